@@ -1,0 +1,1 @@
+"""An embedded event bus and plugin broker for Python host processes."""

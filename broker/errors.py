@@ -1,0 +1,251 @@
+"""One tree of errors. The type says who is at fault, fields say what, where, and against which limit.
+
+========================  ==================================================================
+branch                    at fault
+========================  ==================================================================
+:class:`CallerError`      the code that made this call (a plugin, or an extension's request)
+:class:`CapacityError`    nobody in particular: a declared bound is exhausted
+:class:`ExtensionError`   the extension process
+:class:`SetupError`       the installation: manifest, executable, workspace
+:class:`CancelledError`   nobody: the request was cancelled before it settled
+:class:`InternalError`    broker itself
+========================  ==================================================================
+
+Every error carries ``name``, ``code`` and ``message`` of the error table (octet reference, section "Errors"), so that it
+can be answered on a wire as it is; the detail (``str(error)``) never goes into the wire's ``message``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from attrs import frozen
+
+
+@frozen
+class ErrorRow:
+    """One row of the error table: the only code and message pairs a canonical wire carries."""
+
+    name: str
+    code: int
+    message: str
+
+
+ERROR_TABLE: Final[Mapping[str, ErrorRow]] = MappingProxyType(
+    {
+        row.name: row
+        for row in (
+            ErrorRow("parse_error", -32700, "parse error"),
+            ErrorRow("invalid_request", -32600, "invalid request"),
+            ErrorRow("unknown_method", -32601, "unknown or unnegotiated method"),
+            ErrorRow("invalid_params", -32602, "invalid params"),
+            ErrorRow("internal_error", -32603, "internal error"),
+            ErrorRow("version_mismatch", -32010, "extension API version mismatch"),
+            ErrorRow("capability_mismatch", -32011, "extension capability mismatch"),
+            ErrorRow("resource_exhausted", -32012, "extension resource exhausted"),
+            ErrorRow("request_cancelled", -32800, "request cancelled"),
+        )
+    }
+)
+
+
+@frozen
+class Fault:
+    """One thing wrong with a value: ``path`` (such as ``fields[2].max_bytes``), ``problem``, and the row it falls under.
+
+    ``limit`` names the bound of :mod:`broker.limits` that was passed, with the ``observed`` and ``maximum`` values.
+    """
+
+    path: str
+    problem: str
+    name: str = "invalid_params"
+    limit: str | None = None
+    observed: int | None = None
+    maximum: int | None = None
+
+    def __str__(self) -> str:
+        text = f"{self.path}: {self.problem}" if self.path else self.problem
+        if self.limit is not None:
+            text += f" ({self.limit}: observed {self.observed}, maximum {self.maximum})"
+        return text
+
+
+class BrokerError(Exception):
+    """Root of the tree. ``str(error)`` is the detail; every attribute below is ``None`` (or empty) where it does not apply.
+
+    Attributes: ``topic`` and ``subscriber`` (bus), ``extension``, ``method`` and ``tool`` (processes), ``limit``,
+    ``observed`` and ``maximum`` (a bound that was passed), ``path`` and ``offset`` (where in a value or in its bytes),
+    ``faults`` (all of them, when several were found at once), ``data`` (further facts an answer may carry).
+    """
+
+    name: str = "internal_error"
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        name: str | None = None,
+        topic: str | None = None,
+        subscriber: str | None = None,
+        extension: str | None = None,
+        method: str | None = None,
+        tool: str | None = None,
+        limit: str | None = None,
+        observed: int | None = None,
+        maximum: int | None = None,
+        path: str | None = None,
+        offset: int | None = None,
+        faults: Sequence[Fault] = (),
+        data: Any = None,
+    ) -> None:
+        super().__init__(detail)
+        if name is not None:
+            if name not in ERROR_TABLE:
+                raise ValueError(f"{name!r} is not a row of the error table")
+            self.name = name
+        self.topic = topic
+        self.subscriber = subscriber
+        self.extension = extension
+        self.method = method
+        self.tool = tool
+        self.limit = limit
+        self.observed = observed
+        self.maximum = maximum
+        self.path = path
+        self.offset = offset
+        self.faults = tuple(faults)
+        self.data = data
+
+    @property
+    def code(self) -> int:
+        """The JSON-RPC code of this error's row."""
+        return ERROR_TABLE[self.name].code
+
+    @property
+    def message(self) -> str:
+        """The fixed text of this error's row; what a wire answer carries."""
+        return ERROR_TABLE[self.name].message
+
+    @property
+    def detail(self) -> str:
+        """The text for people: what, where, which limit, which value."""
+        return str(self)
+
+
+class CallerError(BrokerError):
+    """The code that made the call is at fault; nothing was changed."""
+
+
+class InvalidParamsError(CallerError):
+    """A value is of the wrong type, shape or content; ``faults`` lists all of them."""
+
+    name = "invalid_params"
+
+
+class CapabilityMismatchError(CallerError):
+    """The caller may not do this: another's topic, a stale binding, a closed peer, an unselected service."""
+
+    name = "capability_mismatch"
+
+
+class UnknownMethodError(CallerError):
+    """The method does not exist in this contract."""
+
+    name = "unknown_method"
+
+
+class UsageError(CallerError):
+    """The library was used wrongly: called after close, from the wrong loop, or twice."""
+
+    name = "invalid_request"
+
+
+class CanonicalError(CallerError):
+    """A value or its bytes are not canonical JSON; ``path`` or ``offset`` says where."""
+
+    name = "parse_error"
+
+
+class CapacityError(BrokerError):
+    """A declared bound is exhausted; ``limit``, ``observed`` and ``maximum`` say which. Nothing was changed."""
+
+    name = "resource_exhausted"
+
+
+class ResourceExhaustedError(CapacityError):
+    """A count or byte bound was reached; ``subscriber`` names who has no room, where it was a queue."""
+
+
+class CancelledError(BrokerError):
+    """The request was cancelled before it settled; ``reason`` says by whom."""
+
+    name = "request_cancelled"
+
+    def __init__(self, detail: str, *, reason: str | None = None, dispatched: bool = True, **fields: Any) -> None:
+        super().__init__(detail, **fields)
+        self.reason = reason
+        self.dispatched = dispatched
+
+
+class ExtensionError(BrokerError):
+    """The extension process is at fault; ``extension`` names it."""
+
+
+class ProtocolError(ExtensionError):
+    """The extension broke the wire's rules in a way that ends its stream."""
+
+    name = "invalid_request"
+
+
+class NegotiationError(ExtensionError):
+    """The extension's answer to initialize was refused, or it refused to start."""
+
+    name = "capability_mismatch"
+
+
+class RemoteError(ExtensionError):
+    """The extension answered a request with an error of the table; ``data`` is its data, as sent."""
+
+
+class ResultError(ExtensionError):
+    """The extension answered a request with a result of the wrong shape; its stream lives."""
+
+    name = "invalid_params"
+
+
+class TimedOutError(ExtensionError):
+    """No answer in time; ``observed`` and ``maximum`` are milliseconds. ``dispatched`` says whether the request left."""
+
+    name = "request_cancelled"
+
+    def __init__(self, detail: str, *, dispatched: bool = True, **fields: Any) -> None:
+        super().__init__(detail, **fields)
+        self.dispatched = dispatched
+
+
+class ExitedError(ExtensionError):
+    """The process ended, closed its output, or was ended; ``status`` is its exit status (negative: a signal)."""
+
+    def __init__(
+        self, detail: str, *, status: int | None = None, stderr_tail: str = "", dispatched: bool = True, **fields: Any
+    ) -> None:
+        super().__init__(detail, **fields)
+        self.status = status
+        self.stderr_tail = stderr_tail
+        self.dispatched = dispatched
+
+
+class SetupError(BrokerError):
+    """The installation is at fault: no such executable, no such directory, no permission."""
+
+
+class ManifestError(SetupError):
+    """An ``extension.toml`` is not valid; ``faults`` lists every fault with its key path."""
+
+    name = "invalid_params"
+
+
+class InternalError(BrokerError):
+    """broker itself is at fault; please report it."""

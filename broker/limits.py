@@ -1,0 +1,114 @@
+"""Every bound of the project, with its unit, its source and the reason it exists.
+
+Nothing else in the package holds a bare number that limits something. Each constant is a plain ``int`` (the hot path
+reads them), and :data:`LIMITS` describes all of them for documentation and error texts.
+
+Sources: ``octet`` is the extension API reference (section "Bounds" unless another is named), ``odek`` the
+``odek-extension/v1`` contract, ``design`` a decision of this project where both are silent.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import frozen
+
+
+@frozen
+class Limit:
+    """One bound: ``value`` in ``unit``, where it comes from, and why it is there."""
+
+    name: str
+    value: int
+    unit: str
+    source: str
+    reason: str
+
+
+LIMITS: dict[str, Limit] = {}
+
+
+def _limit(name: str, value: int, unit: str, source: str, reason: str) -> int:
+    LIMITS[name] = Limit(name, value, unit, source, reason)
+    return value
+
+
+# fmt: off
+# -- canonical JSON and framing ----------------------------------------------------------------------------------------
+MAX_FRAME_BYTES: Final = _limit("MAX_FRAME_BYTES", 1_048_576, "bytes", "octet", "one frame without its LF; negotiated down by the extension")
+MAX_JSON_DEPTH: Final = _limit("MAX_JSON_DEPTH", 32, "containers", "octet", "nested containers of a canonical value; the root container is the first")
+MAX_PORTABLE_INTEGER: Final = _limit("MAX_PORTABLE_INTEGER", 9_007_199_254_740_991, "integer", "octet", "largest magnitude every JSON peer holds exactly")
+MAX_JSON_RPC_ID_BYTES: Final = _limit("MAX_JSON_RPC_ID_BYTES", 256, "bytes", "octet", "a string request id")
+
+# -- negotiation -------------------------------------------------------------------------------------------------------
+MAX_CONCURRENT_REQUESTS: Final = _limit("MAX_CONCURRENT_REQUESTS", 64, "requests", "octet", "host requests an extension works on at once; negotiated")
+MAX_TOOLS: Final = _limit("MAX_TOOLS", 256, "tools", "octet", "one extension's complete tool catalogue; negotiated")
+MAX_EXTENSION_FLAGS: Final = _limit("MAX_EXTENSION_FLAGS", 64, "flags", "octet", "manifest-declared command-line flags")
+MAX_CAPABILITIES: Final = _limit("MAX_CAPABILITIES", 32, "names", "octet", "capability names in one contract")
+MAX_METHODS: Final = _limit("MAX_METHODS", 64, "names", "octet", "method names in one contract")
+MAX_CAPABILITY_NAME_BYTES: Final = _limit("MAX_CAPABILITY_NAME_BYTES", 64, "bytes", "octet", "one capability name")
+MAX_METHOD_NAME_BYTES: Final = _limit("MAX_METHOD_NAME_BYTES", 128, "bytes", "octet", "one method name")
+MAX_REASON_BYTES: Final = _limit("MAX_REASON_BYTES", 4_096, "bytes", "octet", "an inspectable reason")
+MAX_CONTENT_PARTS: Final = _limit("MAX_CONTENT_PARTS", 256, "parts", "octet", "content parts of one tool result")
+MAX_TOOL_NAME_BYTES: Final = _limit("MAX_TOOL_NAME_BYTES", 128, "bytes", "octet", "one tool name")
+MAX_TOOL_DESCRIPTION_BYTES: Final = _limit("MAX_TOOL_DESCRIPTION_BYTES", 4_096, "bytes", "octet", "one tool description")
+MAX_CATALOGUE_SCHEMA_BYTES: Final = _limit("MAX_CATALOGUE_SCHEMA_BYTES", 4_194_304, "bytes", "octet notes 3", "all schemas of one tool catalogue together")
+MAX_SCHEMA_PROPERTY_NAME_BYTES: Final = _limit("MAX_SCHEMA_PROPERTY_NAME_BYTES", 256, "bytes", "octet notes 3", "one property name in an output schema")
+MAX_STRUCTURED_CONTENT_BYTES: Final = _limit("MAX_STRUCTURED_CONTENT_BYTES", 262_144, "bytes", "octet notes 4.1", "structured content of one tool result")
+MAX_RESULT_METADATA_BYTES: Final = _limit("MAX_RESULT_METADATA_BYTES", 65_536, "bytes", "octet notes 4.1", "metadata of one tool result")
+MAX_RESULT_NODES: Final = _limit("MAX_RESULT_NODES", 16_384, "nodes", "octet notes 4.1", "JSON values in a result's structured content or metadata")
+MAX_RESULT_METADATA_KEY_BYTES: Final = _limit("MAX_RESULT_METADATA_KEY_BYTES", 256, "bytes", "octet notes 4.1", "one key of a tool result's metadata")
+MAX_SESSION_HOOK_ID_BYTES: Final = _limit("MAX_SESSION_HOOK_ID_BYTES", 256, "bytes", "octet", "an opaque identifier in a session-hook binding")
+
+# -- bus ---------------------------------------------------------------------------------------------------------------
+MAX_BUS_TOPICS: Final = _limit("MAX_BUS_TOPICS", 128, "topics", "octet", "declared topics of one session's bus")
+MAX_BUS_PEERS: Final = _limit("MAX_BUS_PEERS", 64, "peers", "octet", "peers attached to one session's bus")
+MAX_BUS_FIELDS: Final = _limit("MAX_BUS_FIELDS", 24, "fields", "octet", "scalar fields of one topic")
+MAX_BUS_IDENTIFIER_BYTES: Final = _limit("MAX_BUS_IDENTIFIER_BYTES", 64, "bytes", "octet", "a publisher, topic segment or field name")
+MAX_BUS_TOPIC_BYTES: Final = _limit("MAX_BUS_TOPIC_BYTES", 96, "bytes", "octet", "one exact topic")
+MAX_BUS_STRING_BYTES: Final = _limit("MAX_BUS_STRING_BYTES", 1_024, "bytes", "octet", "a string or enumeration value")
+MAX_BUS_ENUM_VALUES: Final = _limit("MAX_BUS_ENUM_VALUES", 32, "values", "octet", "alternatives of one enumeration field")
+MAX_BUS_MESSAGE_BYTES: Final = _limit("MAX_BUS_MESSAGE_BYTES", 8_192, "bytes", "octet", "one complete canonical event frame without its LF")
+MAX_BUS_QUEUE_MESSAGES: Final = _limit("MAX_BUS_QUEUE_MESSAGES", 64, "messages", "octet", "messages one subscriber holds credit for")
+MAX_BUS_QUEUE_BYTES: Final = _limit("MAX_BUS_QUEUE_BYTES", 262_144, "bytes", "octet", "frame bytes one subscriber holds credit for")
+MAX_BUS_SUBSCRIPTIONS: Final = _limit("MAX_BUS_SUBSCRIPTIONS", 16, "topics", "octet", "topics one peer is interested in, pending and active")
+MAX_BUS_MESSAGE_AGE_MS: Final = _limit("MAX_BUS_MESSAGE_AGE_MS", 30_000, "ms", "octet", "age up to which a queued event is still delivered")
+MAX_BUS_BINDING_ID_BYTES: Final = _limit("MAX_BUS_BINDING_ID_BYTES", 256, "bytes", "design", "a binding id carried by a request")
+MAX_BUS_INSTANCE_ID_BYTES: Final = _limit("MAX_BUS_INSTANCE_ID_BYTES", 256, "bytes", "design", "a host-given instance id; keeps an empty event's frame far below its bound")
+MIN_BUS_TOKEN_CHARS: Final = _limit("MIN_BUS_TOKEN_CHARS", 8, "characters", "design", "characters after a token prefix that make a string token-like")
+MIN_BUS_PHONE_CHARS: Final = _limit("MIN_BUS_PHONE_CHARS", 8, "characters", "design", "characters that make digits with separators phone-like")
+MAX_DELIVERY_ROUNDS: Final = _limit("MAX_DELIVERY_ROUNDS", 64, "rounds", "design", "rounds one deliver() call follows messages published by handlers, so that it always returns")
+
+# -- octet process connection ------------------------------------------------------------------------------------------
+MAX_EXTENSION_REQUESTS_OUTSTANDING: Final = _limit("MAX_EXTENSION_REQUESTS_OUTSTANDING", 128, "requests", "octet notes 2.4", "extension requests without an answer")
+MAX_EXTENSION_REQUEST_IDS: Final = _limit("MAX_EXTENSION_REQUEST_IDS", 65_536, "ids", "octet notes 2.4", "distinct request ids in one generation; ids are never reused")
+MAX_UNNEGOTIATED_NOTIFICATIONS: Final = _limit("MAX_UNNEGOTIATED_NOTIFICATIONS", 64, "notifications", "design", "dropped notifications in one generation; one more ends the stream")
+MAX_WRITER_FRAMES: Final = _limit("MAX_WRITER_FRAMES", 128, "frames", "octet notes 2.4", "control frames waiting to be written to one process")
+MAX_WRITE_CHUNK_BYTES: Final = _limit("MAX_WRITE_CHUNK_BYTES", 65_536, "bytes", "design", "frames joined into one write; a pipe's usual capacity")
+MAX_READ_CHUNK_BYTES: Final = _limit("MAX_READ_CHUNK_BYTES", 65_536, "bytes", "design", "bytes taken from a pipe at once")
+REQUEST_TIMEOUT_MS: Final = _limit("REQUEST_TIMEOUT_MS", 30_000, "ms", "octet notes 2.5", "default time for a host request, waiting for a slot included")
+CANCEL_GRACE_MS: Final = _limit("CANCEL_GRACE_MS", 2_000, "ms", "octet notes 2.5", "time for a terminal answer after a cancel or timeout before the process is ended")
+TOMBSTONE_MS: Final = _limit("TOMBSTONE_MS", 30_000, "ms", "octet notes 2.5", "time a cancelled request's late answer is recognised")
+MAX_TOMBSTONES: Final = _limit("MAX_TOMBSTONES", 512, "requests", "octet notes 2.5", "cancelled requests remembered at once")
+SESSION_HOOK_TIMEOUT_MS: Final = _limit("SESSION_HOOK_TIMEOUT_MS", 250, "ms", "octet notes 4.2", "time for one session hook")
+SHUTDOWN_TIMEOUT_MS: Final = _limit("SHUTDOWN_TIMEOUT_MS", 2_000, "ms", "octet notes 2.6", "time for the shutdown answer")
+EXIT_GRACE_MS: Final = _limit("EXIT_GRACE_MS", 2_000, "ms", "octet notes 2.6", "time for the process to exit after the shutdown answer or a kill")
+RESTART_BASE_MS: Final = _limit("RESTART_BASE_MS", 250, "ms", "octet notes 2.6", "first ceiling of the jittered restart delay")
+RESTART_CAP_MS: Final = _limit("RESTART_CAP_MS", 30_000, "ms", "octet notes 2.6", "largest ceiling of the jittered restart delay")
+MAX_RESTARTS: Final = _limit("MAX_RESTARTS", 8, "restarts", "octet notes 2.6", "restarts before an extension is parked")
+RESTART_RESET_MS: Final = _limit("RESTART_RESET_MS", 30_000, "ms", "octet notes 2.6", "ready time after which the restart budget is whole again")
+MAX_STDERR_LINE_BYTES: Final = _limit("MAX_STDERR_LINE_BYTES", 8_192, "bytes", "design", "one line of a process's stderr kept as a diagnostic; the rest of the line is dropped")
+MAX_STDERR_TAIL_BYTES: Final = _limit("MAX_STDERR_TAIL_BYTES", 4_096, "bytes", "design", "the end of stderr carried by an exit error")
+MAX_DIAGNOSTICS: Final = _limit("MAX_DIAGNOSTICS", 1_024, "diagnostics", "design", "diagnostics kept for a session until someone takes them; older ones are dropped and counted")
+MAX_DIAGNOSTIC_CHARS: Final = _limit("MAX_DIAGNOSTIC_CHARS", 1_024, "characters", "design", "text of one diagnostic")
+
+# -- manifest ----------------------------------------------------------------------------------------------------------
+MAX_MANIFEST_BYTES: Final = _limit("MAX_MANIFEST_BYTES", 65_536, "bytes", "octet notes 1", "one extension.toml")
+MAX_EXTENSION_NAME_BYTES: Final = _limit("MAX_EXTENSION_NAME_BYTES", 64, "bytes", "octet notes 1", "an extension's name")
+MAX_MANIFEST_IDENTIFIER_BYTES: Final = _limit("MAX_MANIFEST_IDENTIFIER_BYTES", 64, "bytes", "octet notes 1", "an extended identifier in a manifest")
+MAX_SHORTCUTS: Final = _limit("MAX_SHORTCUTS", 64, "shortcuts", "octet notes 1", "declared shortcuts")
+MAX_SHORTCUT_KEY_BYTES: Final = _limit("MAX_SHORTCUT_KEY_BYTES", 128, "bytes", "octet notes 1", "a shortcut's key")
+MAX_SHORTCUT_DESCRIPTION_BYTES: Final = _limit("MAX_SHORTCUT_DESCRIPTION_BYTES", 4_096, "bytes", "octet notes 1", "a shortcut's description")
+MAX_FLAG_VALUE_BYTES: Final = _limit("MAX_FLAG_VALUE_BYTES", 4_096, "bytes", "octet notes 1", "a string flag's value")
+MAX_FLAG_DESCRIPTION_BYTES: Final = _limit("MAX_FLAG_DESCRIPTION_BYTES", 1_024, "bytes", "octet notes 1", "a flag's description")
+# fmt: on
