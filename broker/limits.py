@@ -101,6 +101,9 @@ MAX_STDERR_LINE_BYTES: Final = _limit("MAX_STDERR_LINE_BYTES", 8_192, "bytes", "
 MAX_STDERR_TAIL_BYTES: Final = _limit("MAX_STDERR_TAIL_BYTES", 4_096, "bytes", "design", "the end of stderr carried by an exit error")
 MAX_DIAGNOSTICS: Final = _limit("MAX_DIAGNOSTICS", 1_024, "diagnostics", "design", "diagnostics kept for a session until someone takes them; older ones are dropped and counted")
 MAX_DIAGNOSTIC_CHARS: Final = _limit("MAX_DIAGNOSTIC_CHARS", 1_024, "characters", "design", "text of one diagnostic")
+MAX_WAITING_REQUESTS: Final = _limit("MAX_WAITING_REQUESTS", 1_024, "requests", "design", "host requests waiting for a slot or for room in the writer queue of one process")
+MAX_QUOTED_BYTES: Final = _limit("MAX_QUOTED_BYTES", 128, "bytes", "design", "text of a peer quoted in an error or diagnostic, made safe")
+MAX_REPORTED_FAULTS: Final = _limit("MAX_REPORTED_FAULTS", 32, "faults", "design", "faults listed for one value; the rest are not looked for")
 
 # -- manifest ----------------------------------------------------------------------------------------------------------
 MAX_MANIFEST_BYTES: Final = _limit("MAX_MANIFEST_BYTES", 65_536, "bytes", "octet notes 1", "one extension.toml")
