@@ -38,6 +38,7 @@ def _limit(name: str, value: int, unit: str, source: str, reason: str) -> int:
 MAX_FRAME_BYTES: Final = _limit("MAX_FRAME_BYTES", 1_048_576, "bytes", "octet", "one frame without its LF; negotiated down by the extension")
 MAX_JSON_DEPTH: Final = _limit("MAX_JSON_DEPTH", 32, "containers", "octet", "nested containers of a canonical value; the root container is the first")
 MAX_PORTABLE_INTEGER: Final = _limit("MAX_PORTABLE_INTEGER", 9_007_199_254_740_991, "integer", "octet", "largest magnitude every JSON peer holds exactly")
+MAX_PATH_KEY_CHARS: Final = _limit("MAX_PATH_KEY_CHARS", 64, "characters", "design", "one key shown in the path of an error")
 MAX_JSON_RPC_ID_BYTES: Final = _limit("MAX_JSON_RPC_ID_BYTES", 256, "bytes", "octet", "a string request id")
 
 # -- negotiation -------------------------------------------------------------------------------------------------------
