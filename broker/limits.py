@@ -87,6 +87,7 @@ MAX_UNNEGOTIATED_NOTIFICATIONS: Final = _limit("MAX_UNNEGOTIATED_NOTIFICATIONS",
 MAX_WRITER_FRAMES: Final = _limit("MAX_WRITER_FRAMES", 128, "frames", "octet notes 2.4", "control frames waiting to be written to one process")
 MAX_WRITE_CHUNK_BYTES: Final = _limit("MAX_WRITE_CHUNK_BYTES", 65_536, "bytes", "design", "frames joined into one write; a pipe's usual capacity")
 MAX_READ_CHUNK_BYTES: Final = _limit("MAX_READ_CHUNK_BYTES", 65_536, "bytes", "design", "bytes taken from a pipe at once")
+MAX_EXIT_DRAIN_BYTES: Final = _limit("MAX_EXIT_DRAIN_BYTES", 4_194_304, "bytes", "design", "output still read from a pipe after its process ended, in case a helper writes on")
 REQUEST_TIMEOUT_MS: Final = _limit("REQUEST_TIMEOUT_MS", 30_000, "ms", "octet notes 2.5", "default time for a host request, waiting for a slot included")
 CANCEL_GRACE_MS: Final = _limit("CANCEL_GRACE_MS", 2_000, "ms", "octet notes 2.5", "time for a terminal answer after a cancel or timeout before the process is ended")
 TOMBSTONE_MS: Final = _limit("TOMBSTONE_MS", 30_000, "ms", "octet notes 2.5", "time a cancelled request's late answer is recognised")

@@ -1,1 +1,1 @@
-
+"""The only package that does IO: processes, files, event loops."""

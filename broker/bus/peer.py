@@ -64,6 +64,11 @@ class Peer:
         self._delivering = False
 
     @property
+    def bus(self) -> Bus:
+        """The bus the peer was attached to."""
+        return self._bus
+
+    @property
     def name(self) -> str:
         """The peer's name, and the owner segment of every topic it may declare."""
         return self._name

@@ -218,8 +218,8 @@ class Extension:
         self.session.announce(Started(self.name, generation.number, tools))
         if generation is self._candidate and older is not None:
             self._candidate = None
-            self._hooks.end(older, "interrupted", "reload", lambda: self._hooks.start(generation))
-            self._retire(older)
+            older.connection.drain()
+            self._hooks.end(older, "interrupted", "reload", lambda: self._switch(older, generation))
             reload, self._reload = self._reload, None
             if reload is not None:
                 reload.succeed(self)
@@ -296,10 +296,10 @@ class Extension:
         session.driver.spawn(generation)
         return generation
 
-    def _retire(self, generation: Generation) -> None:
-        due = self.session.clock.monotonic_ms() + self.session.settings.reload_drain_ms
-        self._draining_at[generation] = due
-        generation.connection.drain()
+    def _switch(self, older: Generation, newer: Generation) -> None:
+        self._hooks.start(newer)
+        if older in self._generations:
+            self._draining_at[older] = self.session.clock.monotonic_ms() + self.session.settings.reload_drain_ms
         self.session.changed()
 
     def _plan_restart(self, error: BrokerError) -> None:

@@ -87,6 +87,13 @@ class Session:
         self._extensions[manifest.name] = extension
         return extension
 
+    def remove(self, name: str) -> None:
+        """Forget an extension that has ended, so that its name is free again; raises :class:`UsageError` before that."""
+        extension = self.extension(name)
+        if not extension.ended:
+            raise UsageError(f"{name} has not ended; stop it first", extension=name)
+        del self._extensions[name]
+
     def extension(self, name: str) -> Extension:
         """The extension called ``name``; raises ``invalid_params`` when there is none."""
         try:

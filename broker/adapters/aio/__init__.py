@@ -1,0 +1,7 @@
+"""The asyncio driver: processes pumped from a loop, sessions awaited, peers read with ``async for``."""
+
+from broker.adapters.aio.driver import AsyncioDriver
+from broker.adapters.aio.host import AsyncHost, AsyncSession
+from broker.adapters.aio.reader import read_messages
+
+__all__ = ["AsyncHost", "AsyncSession", "AsyncioDriver", "read_messages"]

@@ -1,0 +1,152 @@
+"""Drives sessions inside one asyncio loop: starts processes, pumps them, and keeps one timer for each session."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from broker.adapters.aio.pump import ProcessPump
+from broker.adapters.discovery import resolve_entrypoint
+from broker.adapters.guard import OrphanGuard
+from broker.adapters.process import Child, build_environment, spawn
+from broker.errors import BrokerError, SetupError, UsageError
+from broker.host import Generation, Session
+
+
+class AsyncioDriver:
+    """A :class:`broker.host.Driver` bound to the loop it was made in.
+
+    ``environ`` is what the children's environment is chosen from; the host's own by default.
+    """
+
+    def __init__(self, *, environ: Mapping[str, str] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._environ = environ
+        self._pid = os.getpid()
+        self._guard = OrphanGuard()
+        self._scratch: Path | None = None
+        self._pumps: dict[Generation, ProcessPump] = {}
+        self._starting: dict[Generation, asyncio.Task[None]] = {}
+        self._timers: dict[Session, asyncio.TimerHandle] = {}
+        self._pending: set[Session] = set()
+        self._pending_lock = threading.Lock()
+        self._closed = False
+
+    def check_usable(self) -> None:
+        """Raise :class:`UsageError` in a forked child, in another loop, or after :meth:`aclose`."""
+        if os.getpid() != self._pid:
+            raise UsageError("this process was forked from the host; open a host of its own here")
+        if asyncio.get_running_loop() is not self._loop:
+            raise UsageError("this host belongs to another event loop")
+        if self._closed:
+            raise UsageError("the host is closed")
+
+    # -- for sessions --------------------------------------------------------------------------------------------------
+
+    def spawn(self, generation: Generation) -> None:
+        """Start the generation's process in the background."""
+        self._starting[generation] = self._loop.create_task(self._start(generation))
+
+    def schedule(self, session: Session) -> None:
+        """Look at the session soon. Callable from any thread; many calls before that cost one look."""
+        with self._pending_lock:
+            if session in self._pending:
+                return
+            self._pending.add(session)
+        try:
+            self._loop.call_soon_threadsafe(self._look, session)
+        except RuntimeError:
+            pass  # the loop is closed; nothing will be written any more
+
+    def _look(self, session: Session) -> None:
+        with self._pending_lock:
+            self._pending.discard(session)
+        session.bus.deliver()
+        for generation in session.generations:
+            pump = self._pumps.get(generation)
+            if pump is not None:
+                pump.flush()
+        session.tick()
+        self._arm(session)
+
+    def _arm(self, session: Session) -> None:
+        timer = self._timers.pop(session, None)
+        if timer is not None:
+            timer.cancel()
+        due = [session.next_deadline()]
+        for generation in session.generations:
+            pump = self._pumps.get(generation)
+            if pump is not None and (stale_at := pump.stale_at_ms) is not None:
+                due.append(stale_at + 1)
+        deadline = min((moment for moment in due if moment is not None), default=None)
+        if deadline is not None and not self._closed:
+            delay = max(0, deadline - session.clock.monotonic_ms()) / 1000
+            self._timers[session] = self._loop.call_later(delay, self._look, session)
+
+    # -- processes -----------------------------------------------------------------------------------------------------
+
+    async def _start(self, generation: Generation) -> None:
+        try:
+            child = await self._loop.run_in_executor(None, self._spawn_child, generation)
+        except BrokerError as error:
+            generation.spawn_failed(error)
+            return
+        except OSError as error:
+            generation.spawn_failed(SetupError(f"{generation.extension.name}: {error}"))
+            return
+        finally:
+            self._starting.pop(generation, None)
+        pump = ProcessPump(self._loop, child, generation, self._guard, self._forget)
+        self._pumps[generation] = pump
+        pump.start()
+        generation.spawned(pump)
+
+    def _spawn_child(self, generation: Generation) -> Child:
+        manifest = generation.manifest
+        workspace = generation.extension.session.workspace
+        environ = os.environ if self._environ is None else self._environ
+        argv = resolve_entrypoint(manifest, workspace)
+        if self._scratch is None:
+            self._scratch = Path(tempfile.mkdtemp(prefix="broker-"))
+        scratch = self._scratch / f"{generation.extension.instance_id}-{generation.number}"
+        scratch.mkdir(mode=0o700)
+        env = build_environment(
+            manifest,
+            host_environ=environ,
+            workspace=workspace,
+            scratch=str(scratch),
+            manifest_path=manifest.path,
+        )
+        child = spawn(argv, cwd=workspace, env=env)
+        self._guard.register(child.pid)
+        return child
+
+    def _forget(self, pump: ProcessPump) -> None:
+        for generation, other in list(self._pumps.items()):
+            if other is pump:
+                del self._pumps[generation]
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    async def aclose(self) -> None:
+        """Kill what is left, close every descriptor, remove the scratch directories. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        for task in list(self._starting.values()):
+            await asyncio.wait([task])
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        for pump in list(self._pumps.values()):
+            pump.kill()
+            pump.release()
+        self._pumps.clear()
+        self._guard.close()
+        if self._scratch is not None:
+            await self._loop.run_in_executor(None, shutil.rmtree, self._scratch, True)

@@ -1,0 +1,255 @@
+"""Moves bytes between one child process and its generation: chunked reads, one writer, no threads.
+
+Reads take whatever is there and never wait for a line. The writer joins small frames into one write, and knows for each
+frame whether its bytes are untouched, partly with the process, or all of them, which is what credits and stale frames
+are about (design, "The bus" and "Performance").
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from broker.adapters.guard import OrphanGuard
+from broker.adapters.process import Child
+from broker.host import Generation
+from broker.host.output import Output
+from broker.limits import MAX_EXIT_DRAIN_BYTES, MAX_READ_CHUNK_BYTES, MAX_WRITE_CHUNK_BYTES
+
+
+class ProcessPump:
+    """The :class:`broker.host.Process` of one generation, inside an asyncio loop."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        child: Child,
+        generation: Generation,
+        guard: OrphanGuard,
+        on_ended: Callable[[ProcessPump], None],
+    ) -> None:
+        self._loop = loop
+        self._child = child
+        self._generation = generation
+        self._guard = guard
+        self._on_ended = on_ended
+        self._outputs: deque[Output] = deque()
+        self._queued_bytes = 0
+        self._offset = 0
+        self._writing = False
+        self._write_blocked = False
+        self._input_open = True
+        self._close_input = False
+        self._reading: set[int] = set()
+        self._ended = False
+
+    def start(self) -> None:
+        """Begin to read and to watch for the exit."""
+        self._read_from(self._child.stdout_fd, self._read_stdout)
+        self._read_from(self._child.stderr_fd, self._read_stderr)
+        self._watch_exit()
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Write what the generation has to say, as far as the pipe takes it without waiting."""
+        if self._writing or not self._input_open:
+            return
+        self._writing = True
+        try:
+            while self._input_open and not self._write_blocked and self._fill():
+                self._write_some()
+            if self._write_blocked and self._input_open:
+                self._check_partial()
+        finally:
+            self._writing = False
+        if self._close_input and not self._outputs:
+            self._end_input()
+
+    def close_stdin(self) -> None:
+        """Close the process's input once everything queued was written."""
+        self._close_input = True
+        self._loop.call_soon(self.flush)
+
+    @property
+    def stale_at_ms(self) -> int | None:
+        """Last monotonic millisecond at which the partly written frame may be finished, if it is one that ages."""
+        held = self._outputs[0].held if self._outputs and self._offset else None
+        return None if held is None else held.valid_until_ms
+
+    def _fill(self) -> bool:
+        while self._queued_bytes < MAX_WRITE_CHUNK_BYTES:
+            output = self._generation.next_output()
+            if output is None:
+                break
+            self._outputs.append(output)
+            self._queued_bytes += len(output.data)
+        return bool(self._outputs)
+
+    def _write_some(self) -> None:
+        if not self._check_partial():
+            return
+        self._drop_stale()
+        if not self._outputs:
+            return
+        first = self._outputs[0].data
+        chunk = first[self._offset :] if self._offset else first
+        if len(self._outputs) > 1 and len(chunk) < MAX_WRITE_CHUNK_BYTES:
+            chunk = b"".join((chunk, *(output.data for output in list(self._outputs)[1:])))
+        try:
+            count = os.write(self._child.stdin_fd, chunk)
+        except (BlockingIOError, InterruptedError):
+            self._block()
+            return
+        except OSError:
+            # The process closed its input or is gone. What it still says, and its exit, tell the rest.
+            self._end_input()
+            self._generation.write_failed()
+            return
+        self._written(count)
+        if count < len(chunk):
+            self._block()
+
+    def _check_partial(self) -> bool:
+        """Whether the frame that was begun may be finished; if not, the stream is ended instead."""
+        if not self._offset or self._outputs[0].valid:
+            return True
+        held = self._outputs[0].held
+        self._end_input()
+        if held is not None:
+            self._generation.stale_write(held)
+        return False
+
+    def _drop_stale(self) -> None:
+        keep = self._outputs if all(output.valid for output in self._outputs) else None
+        if keep is not None:
+            return
+        kept: deque[Output] = deque()
+        for index, output in enumerate(self._outputs):
+            if (index == 0 and self._offset) or output.valid:
+                kept.append(output)
+            else:
+                self._queued_bytes -= len(output.data)
+                output.dropped()
+        self._outputs = kept
+
+    def _written(self, count: int) -> None:
+        self._offset += count
+        while self._outputs and self._offset >= len(self._outputs[0].data):
+            output = self._outputs.popleft()
+            self._offset -= len(output.data)
+            self._queued_bytes -= len(output.data)
+            output.written()
+
+    def _block(self) -> None:
+        self._write_blocked = True
+        self._loop.add_writer(self._child.stdin_fd, self._writable)
+
+    def _writable(self) -> None:
+        self._loop.remove_writer(self._child.stdin_fd)
+        self._write_blocked = False
+        self._generation.extension.session.changed()
+
+    def _end_input(self) -> None:
+        if not self._input_open:
+            return
+        self._input_open = False
+        if self._write_blocked:
+            self._loop.remove_writer(self._child.stdin_fd)
+        for output in self._outputs:
+            output.dropped()
+        self._outputs.clear()
+        self._child.close_stdin()
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def _read_from(self, fd: int, callback: Callable[[], None]) -> None:
+        self._loop.add_reader(fd, callback)
+        self._reading.add(fd)
+
+    def _stop_reading(self, fd: int) -> None:
+        if fd in self._reading:
+            self._reading.discard(fd)
+            self._loop.remove_reader(fd)
+
+    def _read_stdout(self) -> None:
+        data = _read(self._child.stdout_fd)
+        if data:
+            self._generation.receive(data)
+        elif data is not None:
+            self._stop_reading(self._child.stdout_fd)
+            self._generation.receive_eof()
+
+    def _read_stderr(self) -> None:
+        data = _read(self._child.stderr_fd)
+        if data:
+            self._generation.receive_stderr(data)
+        elif data is not None:
+            self._stop_reading(self._child.stderr_fd)
+
+    # -- ending --------------------------------------------------------------------------------------------------------
+
+    def kill(self) -> None:
+        """Kill the process group; the exit watch does the rest."""
+        self._child.kill_group(signal.SIGKILL)
+
+    def _watch_exit(self) -> None:
+        if self._child.pidfd is not None:
+            self._read_from(self._child.pidfd, self._exited)
+            return
+        thread = threading.Thread(target=self._wait_in_thread, name=f"broker-wait-{self._child.pid}", daemon=True)
+        thread.start()
+
+    def _wait_in_thread(self) -> None:
+        try:
+            os.waitid(os.P_PID, self._child.pid, os.WEXITED | os.WNOWAIT)
+        except ChildProcessError:
+            pass
+        try:
+            self._loop.call_soon_threadsafe(self._exited)
+        except RuntimeError:
+            pass  # the loop is gone, and the process with it
+
+    def _exited(self) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        if self._child.pidfd is not None:
+            self._stop_reading(self._child.pidfd)
+        # What the process wrote just before it ended still counts; what a surviving helper writes on and on does not.
+        self._drain(self._child.stderr_fd, self._generation.receive_stderr)
+        self._drain(self._child.stdout_fd, self._generation.receive)
+        self._guard.unregister(self._child.pid)
+        status = self._child.poll()
+        self.release()
+        self._generation.exited(status)
+        self._on_ended(self)
+
+    def _drain(self, fd: int, feed: Callable[[bytes], None]) -> None:
+        if fd not in self._reading:
+            return
+        room = MAX_EXIT_DRAIN_BYTES
+        while room > 0 and (data := _read(fd)):
+            feed(data)
+            room -= len(data)
+
+    def release(self) -> None:
+        """Take everything out of the loop and close every descriptor. Idempotent."""
+        for fd in list(self._reading):
+            self._stop_reading(fd)
+        self._end_input()
+        self._child.close()
+
+
+def _read(fd: int) -> bytes | None:
+    """What is there: bytes, ``b""`` at the end, None when there is nothing yet."""
+    try:
+        return os.read(fd, MAX_READ_CHUNK_BYTES)
+    except (BlockingIOError, InterruptedError):
+        return None
+    except OSError:
+        return b""
