@@ -31,7 +31,7 @@ class ManualClock:
         self._monotonic_ms += milliseconds
 
     def step_wall_ms(self, milliseconds: int) -> None:
-        """Step the wall clock alone, forwards or back, as when a machine's clock is set. Elapsed time is not touched."""
+        """Step the wall clock alone, forwards or back, as when a machine's clock is set."""
         self._unix_ms += milliseconds
 
     def __repr__(self) -> str:

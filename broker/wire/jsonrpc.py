@@ -1,9 +1,10 @@
 """JSON-RPC 2.0 envelopes of the canonical wire: strict classification of a decoded frame, and the builders.
 
 A frame is exactly one of four shapes, told apart by which of the keys ``id``, ``method``, ``result`` and ``error`` are
-present: a :class:`Request`, a :class:`Notification`, a :class:`Success` or a :class:`Failure`. Anything else, an unknown
-member, or an error whose code and message are not one row of the error table is a :class:`~broker.errors.ProtocolError`
-with the name ``invalid_request``: such a frame has no trustworthy id, so it cannot be answered and ends the stream.
+present: a :class:`Request`, a :class:`Notification`, a :class:`Success` or a :class:`Failure`. Anything else, an
+unknown member, or an error whose code and message are not one row of the error table, is a
+:class:`~broker.errors.ProtocolError` with the name ``invalid_request``: such a frame has no trustworthy id, so it cannot
+be answered and ends the stream.
 
 Source: octet reference, sections "Canonical framing and JSON-RPC envelopes", "Errors" and the models ``JsonRpc*`` and
 ``ErrorObject``.
@@ -112,7 +113,7 @@ _MEMBERS: Final[Mapping[tuple[str, ...], frozenset[str]]] = {
 
 
 def classify(value: Any, *, is_notification: Callable[[str], bool | None] = lambda method: None) -> Envelope:
-    """Tell which envelope a decoded frame is, checking all of it but the contents of ``params``, ``result`` and ``data``.
+    """Tell which envelope a decoded frame is; all is checked but what is in ``params``, ``result`` and ``data``.
 
     ``is_notification`` says of a method name whether the contract defines it as a notification, ``None`` for a name it
     does not know; a frame that disagrees (a notification with an id, a request without one) is refused.
@@ -126,7 +127,9 @@ def classify(value: Any, *, is_notification: Callable[[str], bool | None] = lamb
     members = _MEMBERS.get(shape)
     if members is None:
         present = ", ".join(shape) or "none"
-        raise _fault("", f"of id, method, result and error a frame has exactly one known combination; present: {present}")
+        raise _fault(
+            "", f"of id, method, result and error a frame has exactly one known combination; present: {present}"
+        )
     if "method" in value and type(value["method"]) is str:
         flag = is_notification(value["method"])
         if flag is not None and flag is ("id" in value):

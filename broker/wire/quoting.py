@@ -44,15 +44,13 @@ def quote(data: str | bytes, *, max_bytes: int = MAX_QUOTED_BYTES) -> str:
 
 def _bounded(text: str, maximum: int, *, count_bytes: bool) -> str:
     pieces: list[str] = []
-    used = kept = 0
-    fits_with_ellipsis = 0
-    for character in text:
+    used = fits_with_ellipsis = 0
+    for count, character in enumerate(text, start=1):
         piece = character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
         used += utf8_length(piece) if count_bytes else len(piece)
         if used > maximum:
             return "".join(pieces[:fits_with_ellipsis]) + _ELLIPSIS
         pieces.append(piece)
-        kept += 1
         if used <= maximum - len(_ELLIPSIS):
-            fits_with_ellipsis = kept
+            fits_with_ellipsis = count
     return "".join(pieces)

@@ -26,9 +26,12 @@ from broker.wire.octet.schema import over, wrong_type
 from broker.wire.quoting import CONTROL_CHARACTER, quote, utf8_length
 
 OUTPUT_SCHEMA_KEYWORDS: Final = frozenset(
-    "$schema title description default examples type properties required additionalProperties items enum const"
-    " allOf anyOf oneOf minimum maximum exclusiveMinimum exclusiveMaximum minLength maxLength minItems maxItems"
-    " uniqueItems minProperties maxProperties".split()
+    (
+        *("$schema", "title", "description", "default", "examples", "type", "enum", "const"),
+        *("properties", "required", "additionalProperties", "minProperties", "maxProperties"),
+        *("items", "minItems", "maxItems", "uniqueItems", "minLength", "maxLength"),
+        *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "allOf", "anyOf", "oneOf"),
+    )
 )
 
 _SCHEMA_OR_BOOLEAN: Final = ("additionalProperties", "items")
@@ -89,7 +92,9 @@ def _check_schema(root: Any, root_path: str, faults: list[Fault]) -> None:
             faults.append(wrong_type(path, "an object", schema))
             continue
         if depth > MAX_JSON_DEPTH:
-            faults.append(Fault(path, "is nested too deeply", "invalid_params", "MAX_JSON_DEPTH", depth, MAX_JSON_DEPTH))
+            faults.append(
+                Fault(path, "is nested too deeply", "invalid_params", "MAX_JSON_DEPTH", depth, MAX_JSON_DEPTH)
+            )
             continue
         for keyword in sorted(schema.keys() - OUTPUT_SCHEMA_KEYWORDS):
             faults.append(Fault(f"{path}.{quote(keyword)}", "is not an allowed keyword"))

@@ -172,7 +172,7 @@ def build_offer(bound: Iterable[str] = (), *, limits: ProtocolLimits | None = No
 
 
 def limit_faults(limits: ProtocolLimits, path: str) -> list[Fault]:
-    """The faults of ``limits`` against the API itself: zeros first (``invalid_params``), then values above a maximum."""
+    """The faults of ``limits`` against the API: zeros (``invalid_params``), or else values above a maximum."""
     named = (
         ("max_frame_bytes", "MAX_FRAME_BYTES", limits.max_frame_bytes),
         ("max_concurrent_requests", "MAX_CONCURRENT_REQUESTS", limits.max_concurrent_requests),
@@ -189,8 +189,6 @@ def limit_faults(limits: ProtocolLimits, path: str) -> list[Fault]:
 def _methods_of(capabilities: frozenset[str]) -> tuple[str, ...]:
     return tuple(
         sorted(
-            row.name
-            for row in METHODS.values()
-            if row.capability in capabilities and row.status is Status.FOUNDATION
+            row.name for row in METHODS.values() if row.capability in capabilities and row.status is Status.FOUNDATION
         )
     )

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from broker import canonical
-from broker.errors import CanonicalError, InvalidParamsError, ProtocolError
+from broker.errors import CanonicalError, InvalidParamsError, ProtocolError, RemoteError
 from broker.limits import MAX_UNNEGOTIATED_NOTIFICATIONS
-from broker.wire.jsonrpc import ABSENT, Notification, Request, classify
+from broker.wire.jsonrpc import ABSENT, Failure, Notification, Request, Success, classify
 from broker.wire.octet.bus_models import BusDeclareParams, BusPublishParams, BusTopicParams
 from broker.wire.octet.contract import METHODS, is_notification
 from broker.wire.octet.events import CancelReceived, RequestReceived
@@ -53,10 +53,10 @@ class Inbound:
         elif isinstance(envelope, Notification):
             self._check_contract(envelope.method)
             self._on_notification(envelope)
-        elif type(envelope.id) is str:
+        elif isinstance(envelope.id, str):
             raise ProtocolError(f"answer to the string id {quote(envelope.id)}: the host's ids are integers", path="id")
         else:
-            self._connection.settle_answer(envelope)
+            self._on_answer(envelope.id, envelope)
 
     def _check_contract(self, method: str) -> None:
         if self._connection.selection is None:
@@ -70,7 +70,7 @@ class Inbound:
 
     def _on_request(self, envelope: Request) -> None:
         if not self._may_send(envelope.method):
-            self._connection.push_refusal(envelope.id, "unknown_method", {"method": envelope.method})
+            self._connection.outbound.push_refusal(envelope.id, "unknown_method", {"method": envelope.method})
             self._connection.diagnose(f"refused request {quote(envelope.method)}: unknown or not negotiated")
             return
         incoming = IncomingRequest(envelope.id, envelope.method, envelope.params)
@@ -97,8 +97,33 @@ class Inbound:
             return
         self.table.close(incoming)
         incoming.cancelled = True
-        self._connection.push_refusal(incoming.id, "request_cancelled")
+        self._connection.outbound.push_refusal(incoming.id, "request_cancelled")
         self._connection.emit(CancelReceived(incoming, None if params.reason is ABSENT else params.reason))
+
+    def _on_answer(self, request_id: int, envelope: Success | Failure) -> None:
+        connection, outbound = self._connection, self._connection.outbound
+        request = outbound.requests.answered(request_id)
+        if request is None:
+            connection.diagnose(f"ignored an answer to id {request_id}, which is unknown or already answered")
+            return
+        error = envelope.error if isinstance(envelope, Failure) else None
+        result = envelope.result if isinstance(envelope, Success) else None
+        if request.settled:
+            connection.diagnose(f"ignored a late answer to the cancelled {request.method} (id {request_id})")
+        elif request.method == "initialize":
+            connection.settle_initialize(request, error, result)
+        elif error is None:
+            outbound.settle_result(request, result)
+        else:
+            remote = RemoteError(
+                f"{connection.extension} answered {request.method} with {error.code} {error.message}",
+                name=error.name,
+                extension=connection.extension,
+                method=request.method,
+                data=error.data,
+            )
+            outbound.settle(request, error=remote)
+        outbound.pump()
 
     def _drop(self, what: str) -> None:
         self._dropped += 1

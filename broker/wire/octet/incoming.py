@@ -42,7 +42,7 @@ class IncomingTable:
         return len(self._open)
 
     def add(self, request: IncomingRequest) -> None:
-        """Record a request. Raises :class:`~broker.errors.ProtocolError` for a used id and for a bound that is passed."""
+        """Record a request. Raises :class:`~broker.errors.ProtocolError` for a used id and for a passed bound."""
         if request.id in self._used:
             shown = quote(request.id) if isinstance(request.id, str) else str(request.id)
             raise ProtocolError(f"request id {shown} was used before", method=request.method, path="id")

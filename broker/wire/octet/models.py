@@ -53,16 +53,16 @@ class ContractOffer:
     schema: str = field(default=SCHEMA, metadata=wire(Text(choices=(SCHEMA,))))
     encoding: str = field(default=ENCODING, metadata=wire(Text(choices=(ENCODING,))))
     required_capabilities: tuple[str, ...] = field(
-        metadata=wire(Items(Text("MAX_CAPABILITY_NAME_BYTES", min_bytes=1), "MAX_CAPABILITIES"))
+        metadata=wire(Items(Text("MAX_CAPABILITY_NAME_BYTES", empty=False), "MAX_CAPABILITIES"))
     )
     optional_capabilities: tuple[str, ...] = field(
-        metadata=wire(Items(Text("MAX_CAPABILITY_NAME_BYTES", min_bytes=1), "MAX_CAPABILITIES"))
+        metadata=wire(Items(Text("MAX_CAPABILITY_NAME_BYTES", empty=False), "MAX_CAPABILITIES"))
     )
     required_methods: tuple[str, ...] = field(
-        metadata=wire(Items(Text("MAX_METHOD_NAME_BYTES", min_bytes=1), "MAX_METHODS"))
+        metadata=wire(Items(Text("MAX_METHOD_NAME_BYTES", empty=False), "MAX_METHODS"))
     )
     optional_methods: tuple[str, ...] = field(
-        metadata=wire(Items(Text("MAX_METHOD_NAME_BYTES", min_bytes=1), "MAX_METHODS"))
+        metadata=wire(Items(Text("MAX_METHOD_NAME_BYTES", empty=False), "MAX_METHODS"))
     )
     limits: ProtocolLimits = field(metadata=wire(Nested(ProtocolLimits)))
 
@@ -92,7 +92,7 @@ class ToolDefinition:
 class InitializeFlagValue:
     """The parsed value of one flag the manifest declares."""
 
-    name: str = field(metadata=wire(Text("MAX_MANIFEST_IDENTIFIER_BYTES", min_bytes=1)))
+    name: str = field(metadata=wire(Text("MAX_MANIFEST_IDENTIFIER_BYTES", empty=False)))
     value: bool | int | str = field(metadata=wire(Json()))
 
 
@@ -141,7 +141,7 @@ CONTENT_PART: Final = Union("type", {"text": TextPart}, deferred=("image", "audi
 class ToolCallParams:
     """The parameters of ``tool/call``. ``arguments`` and ``context`` are any JSON but null."""
 
-    name: str = field(metadata=wire(Text("MAX_TOOL_NAME_BYTES", min_bytes=1)))
+    name: str = field(metadata=wire(Text("MAX_TOOL_NAME_BYTES", empty=False)))
     arguments: Any = field(metadata=wire(Json()))
     context: Any = field(metadata=wire(Json()))
 
@@ -184,7 +184,7 @@ SESSION_OUTCOMES: Final = (
 )
 SESSION_END_REASONS: Final = ("shutdown", "reload", "crash", "cancelled")
 
-_HOOK_ID: Final = Text("MAX_SESSION_HOOK_ID_BYTES", min_bytes=1, pattern="[A-Za-z0-9_-]+")
+_HOOK_ID: Final = Text("MAX_SESSION_HOOK_ID_BYTES", empty=False, pattern="[A-Za-z0-9_-]+")
 
 
 @frozen(kw_only=True)
@@ -231,7 +231,7 @@ SessionHookParams: TypeAlias = SessionStartHook | SessionEndHook
 
 SESSION_HOOK_PARAMS: Final = Union("hook", {"session_start": SessionStartHook, "session_end": SessionEndHook})
 
-_REASON: Final = Text("MAX_REASON_BYTES", min_bytes=1)
+_REASON: Final = Text("MAX_REASON_BYTES", empty=False)
 
 
 @frozen(kw_only=True)

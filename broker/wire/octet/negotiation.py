@@ -36,8 +36,8 @@ from broker.wire.quoting import quote, utf8_length
 class Expectation:
     """What the manifest promises of the process that is starting.
 
-    ``tools`` are the declared tool names, ``session_hooks`` whether both session hooks are declared, and ``deferred`` the
-    words for declared contributions that do not exist on this wire (such as ``commands``); any of those fails the start.
+    ``tools`` are the declared tool names, ``session_hooks`` whether both session hooks are declared, and ``deferred``
+    the words for declared contributions this wire does not have (such as ``commands``); any of those fails the start.
     """
 
     tools: tuple[str, ...] = ()
@@ -154,9 +154,7 @@ def _tool_count(response: InitializeResponse) -> list[Fault]:
     return [Fault("tools", "has more tools than were selected", "resource_exhausted", "max_tools", count, maximum)]
 
 
-def _offered(
-    path: str, names: tuple[str, ...], required: tuple[str, ...], optional: tuple[str, ...]
-) -> list[Fault]:
+def _offered(path: str, names: tuple[str, ...], required: tuple[str, ...], optional: tuple[str, ...]) -> list[Fault]:
     faults = [
         _mismatch(f"{path}[{index}]", f"{quote(name)} was not offered")
         for index, name in enumerate(names)
@@ -191,7 +189,9 @@ def _session_hooks(contract: ContractSelection, expectation: Expectation) -> lis
     declared = expectation.session_hooks
     declares = "declares" if declared else "does not declare"
     return [
-        _mismatch(path, f"{quote(name)} is {'' if selected else 'not '}selected, the manifest {declares} the session hooks")
+        _mismatch(
+            path, f"{quote(name)} is {'' if selected else 'not '}selected, the manifest {declares} the session hooks"
+        )
         for path, name, selected in (
             ("contract.capabilities", "lifecycle_events", "lifecycle_events" in contract.capabilities),
             ("contract.methods", "hook/run", "hook/run" in contract.methods),

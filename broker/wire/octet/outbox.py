@@ -35,7 +35,7 @@ class OutFrame:
 
 
 class Outbox:
-    """First in, first out, at most ``capacity`` frames; each within ``bound`` bytes when queued and again when taken."""
+    """First in, first out, at most ``capacity`` frames, each within ``bound`` bytes when queued and when taken."""
 
     __slots__ = ("_capacity", "_frames", "bound")
 

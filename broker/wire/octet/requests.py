@@ -75,6 +75,10 @@ class HostRequest:
         """The canonical frame of this request under ``request_id``: ``id`` is the first key, the rest is prepared."""
         return b'{"id":%d,%b' % (request_id, self.body)
 
+    def size(self, request_id: int) -> int:
+        """Bytes of :meth:`payload`."""
+        return len(b'{"id":,') + len(str(request_id)) + len(self.body)
+
 
 class Timers:
     """One due time for each request; setting another replaces it, ``None`` removes it."""
@@ -181,9 +185,15 @@ class RequestTable:
         request.id = self._next_id
         request.frame = frame
         request.state = WireState.QUEUED
+        request.body = b""  # the frame holds it now
         self._next_id += 1
         self._open[request.id] = request
         self._slots_used += not request.bypass_slots
+
+    def discard(self, request: HostRequest) -> None:
+        """Forget a request taken by :meth:`take_ready` that is not going to be queued."""
+        self.timers.set(request, None)
+        request.state = WireState.NEVER_SENT
 
     def withdraw(self, request: HostRequest) -> None:
         """Forget a request whose frame will never leave."""

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 import attrs
@@ -77,10 +76,10 @@ class _Plain:
 
 @frozen
 class Text(_Plain):
-    """A string of ``min_bytes`` or more; ``limit`` names the bound on its UTF-8 bytes; ``choices`` and ``pattern`` narrow it."""
+    """A string. ``limit`` names the bound on its UTF-8 bytes; ``choices`` and ``pattern`` say what it may be."""
 
     limit: str | None = None
-    min_bytes: int = 0
+    empty: bool = True
     choices: tuple[str, ...] = ()
     pattern: str | None = None
 
@@ -93,7 +92,7 @@ class Text(_Plain):
             if size > LIMITS[self.limit].value:
                 faults.append(over(path, "is too long", self.limit, size))
                 return
-        if self.min_bytes and not value:
+        if not value and not self.empty:
             faults.append(Fault(path, "must not be empty"))
         elif self.choices and value not in self.choices:
             faults.append(Fault(path, f"must be one of {', '.join(self.choices)}, not {quote(value)}"))
@@ -223,7 +222,7 @@ class Nested:
 
 @frozen
 class Union:
-    """A record whose member ``tag`` says which of ``variants`` it is; the tags in ``deferred`` exist but may not be used."""
+    """A record whose member ``tag`` says which of ``variants`` it is. Those in ``deferred`` may not be used yet."""
 
     tag: str
     variants: Mapping[str, type]
@@ -291,7 +290,7 @@ def decode_union(union: Union, value: Any, *, what: str, error: type[BrokerError
 
 
 def encode(value: Any) -> dict[str, Any]:
-    """The plain JSON object of a model; absent members are left out. A variant's tag is added by its union's ``encode``."""
+    """The plain JSON object of a model, absent members left out. A union's own ``encode`` adds a variant's tag."""
     return _record(type(value)).encode(value)
 
 
@@ -359,8 +358,17 @@ class _Record:
         }
 
 
-@cache
+_RECORDS: Final[dict[type, _Record]] = {}
+
+
 def _record(model: type) -> _Record:
+    record = _RECORDS.get(model)
+    if record is None:
+        record = _RECORDS[model] = _describe(model)
+    return record
+
+
+def _describe(model: type) -> _Record:
     members = []
     for attribute in attrs.fields(model):
         kind, nullable = attribute.metadata[_WIRE]
