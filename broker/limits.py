@@ -111,6 +111,7 @@ MAX_REPORTED_FAULTS: Final = _limit("MAX_REPORTED_FAULTS", 32, "faults", "design
 
 # -- manifest ----------------------------------------------------------------------------------------------------------
 MAX_MANIFEST_BYTES: Final = _limit("MAX_MANIFEST_BYTES", 65_536, "bytes", "octet notes 1", "one extension.toml")
+MAX_MANIFEST_KEY_PARTS: Final = _limit("MAX_MANIFEST_KEY_PARTS", 16, "parts", "design", "one dotted key; the TOML parser takes quadratic time over long ones")
 MAX_EXTENSION_NAME_BYTES: Final = _limit("MAX_EXTENSION_NAME_BYTES", 64, "bytes", "octet notes 1", "an extension's name")
 MAX_MANIFEST_IDENTIFIER_BYTES: Final = _limit("MAX_MANIFEST_IDENTIFIER_BYTES", 64, "bytes", "octet notes 1", "an extended identifier in a manifest")
 MAX_SHORTCUTS: Final = _limit("MAX_SHORTCUTS", 64, "shortcuts", "octet notes 1", "declared shortcuts")
