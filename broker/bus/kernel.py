@@ -1,0 +1,427 @@
+"""The state of one bus and every transition of it. All of it runs under one lock and is complete when the lock is free.
+
+Clocks, listeners and traces are the only foreign code near it: clocks are read under the lock and must not call back,
+listeners and traces run after it was released. Source: octet reference, the ``bus/*`` rows; design, "The bus".
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from sortedcontainers import SortedDict
+
+from broker.bus import trace
+from broker.bus.delivery import HandlerFailure, log_failure
+from broker.bus.fields import Field, declaration_faults, topic_fault, utf8_size
+from broker.bus.messages import Active, Event, Notice, Pending, SubscriptionState
+from broker.bus.peer import Peer
+from broker.bus.schema import compile_schema
+from broker.bus.statistics import PeerStatistics
+from broker.bus.topic import Interest, Topic
+from broker.bus.typed import TypedTopic
+from broker.clock import Clock, SystemClock
+from broker.errors import BrokerError, CapabilityMismatchError, Fault, InvalidParamsError, ResourceExhaustedError
+from broker.limits import (
+    MAX_BUS_BINDING_ID_BYTES,
+    MAX_BUS_MESSAGE_AGE_MS,
+    MAX_BUS_MESSAGE_BYTES,
+    MAX_BUS_SUBSCRIPTIONS,
+    MAX_BUS_TOPICS,
+)
+
+Listener = Callable[[], object]
+Trace = Callable[[trace.Record], object]
+FailureReport = Callable[[HandlerFailure], object]
+
+_NEVER: Final = 1 << 63
+_LOG = logging.getLogger("broker.bus")
+
+
+class Kernel:
+    """What :class:`broker.Bus` is built on; peers and the bus call it, nobody else does."""
+
+    def __init__(self, clock: Clock | None = None, *, on_handler_error: FailureReport = log_failure) -> None:
+        clock = SystemClock() if clock is None else clock
+        self._unix_ms = clock.unix_ms
+        self._monotonic_ms = clock.monotonic_ms
+        self._report = on_handler_error
+        self._lock = threading.Lock()
+        self._binding_id = uuid.uuid4().hex
+        self._binding_revision = 1
+        self._topic_revision = 0
+        self._topics: SortedDict[str, Topic] = SortedDict()
+        self._peers: dict[Peer, None] = {}
+        self._interested: dict[str, dict[Peer, Interest]] = {}
+        self._notices: deque[tuple[Peer, Notice]] = deque()
+        # No queued event is older than this allows; publishing looks no further until it has passed.
+        self._expiry_at = _NEVER
+        self._closed = False
+        self._refused = 0
+        self._published_by_gone = 0
+        self._handler_errors_of_gone = 0
+        self._retired = 0
+        self._listeners: tuple[Listener, ...] = ()
+        self._traces: tuple[Trace, ...] = ()
+        self._watched = False
+        self._journal: list[trace.Record] = []
+
+    # -- requests of peers ---------------------------------------------------------------------------------------------
+
+    def _declare(self, peer: Peer, name: str, fields: Any, binding_id: str | None) -> None:
+        with self._lock:
+            try:
+                self._check_request(peer, binding_id)
+                self._check_topic(name)
+                if name.split(".")[1] != peer.name:
+                    raise CapabilityMismatchError(f"topic {name} belongs to another peer than {peer.name}", topic=name)
+                if faults := declaration_faults(fields):
+                    raise faults_error(f"declaration of {name}", faults, topic=name)
+                older = self._topics.get(name)
+                if older is not None:
+                    self._check_takeover(peer, older)
+                elif len(self._topics) >= MAX_BUS_TOPICS:
+                    raise ResourceExhaustedError(
+                        f"declaration of {name}: the bus has {MAX_BUS_TOPICS} topics",
+                        topic=name,
+                        limit="MAX_BUS_TOPICS",
+                        observed=len(self._topics) + 1,
+                        maximum=MAX_BUS_TOPICS,
+                    )
+                if older is not None:
+                    self._withdraw(older)
+                self._topic_revision += 1
+                topic = Topic(
+                    name,
+                    peer,
+                    compile_schema(tuple(fields)),
+                    binding_id=self._binding_id,
+                    revision=self._topic_revision,
+                )
+                self._topics[name] = peer._topics[name] = topic
+                self._note(trace.Declared(name, topic.publisher, topic.instance_id, topic.generation, topic.revision))
+                notice = topic.available()
+                for interested in self._interested.get(name, ()):
+                    self._queue_notice(interested, notice)
+                self._settle_notices()
+                error = None
+            except BrokerError as refusal:
+                error = self._refusal(peer, "declare", refusal)
+        self._conclude(error)
+
+    def _subscribe(self, peer: Peer, name: str, reader: TypedTopic | None, binding_id: str | None) -> SubscriptionState:
+        state: SubscriptionState | None = None
+        with self._lock:
+            try:
+                self._check_request(peer, binding_id)
+                self._check_topic(name)
+                topic = self._topics.get(name)
+                if reader is not None and topic is not None and (faults := reader.mismatches(topic.schema.fields)):
+                    raise faults_error(f"{reader.cls.__qualname__} cannot read {name}", faults, topic=name)
+                interests = peer._inbox.interests
+                interest = interests.get(name)
+                if interest is None:
+                    if len(interests) >= MAX_BUS_SUBSCRIPTIONS:
+                        raise ResourceExhaustedError(
+                            f"subscription to {name}: {peer.name} has {MAX_BUS_SUBSCRIPTIONS}",
+                            topic=name,
+                            subscriber=peer.name,
+                            limit="MAX_BUS_SUBSCRIPTIONS",
+                            observed=len(interests) + 1,
+                            maximum=MAX_BUS_SUBSCRIPTIONS,
+                        )
+                    interest = interests[name] = Interest()
+                    self._interested.setdefault(name, {})[peer] = interest
+                interest.reader = reader
+                if topic is None:
+                    state = Pending(self._topic_revision)
+                else:
+                    if interest.topic is None:
+                        interest.topic = topic
+                        interest.after = topic.owner._sequence
+                        topic.subscribers[peer] = None
+                        topic.refresh_sinks()
+                    state = Active(topic.revision, topic.instance_id, topic.generation)
+                self._note(trace.Subscribed(peer.name, name, state))
+                error = None
+            except BrokerError as refusal:
+                error = self._refusal(peer, "subscribe", refusal)
+        self._conclude(error)
+        assert state is not None
+        return state
+
+    def _unsubscribe(self, peer: Peer, name: str, binding_id: str | None) -> None:
+        with self._lock:
+            try:
+                self._check_request(peer, binding_id)
+                self._check_topic(name)
+                if self._forget(peer, name):
+                    self._note(trace.Unsubscribed(peer.name, name))
+                error = None
+            except BrokerError as refusal:
+                error = self._refusal(peer, "unsubscribe", refusal)
+        self._conclude(error)
+
+    def _drain(self, peer: Peer) -> None:
+        with self._lock:
+            peer._draining = True
+            for interest in peer._inbox.interests.values():
+                if interest.topic is not None:
+                    interest.topic.refresh_sinks()
+
+    def _detach(self, peer: Peer, reason: str) -> None:
+        with self._lock:
+            self._remove(peer, reason)
+            self._settle_notices()
+        self._after()
+
+    def _publication_refusal(self, peer: Peer, name: Any, payload: Any, binding_id: str | None) -> BrokerError:
+        """Why a publication was not fine: the same checks as the fast path, slowly, in the order they are promised."""
+        try:
+            self._check_request(peer, binding_id)
+            topic = self._topics.get(name)
+            if topic is None:
+                self._check_topic(name)
+                raise InvalidParamsError(f"publication to {name}: not a declared topic", topic=name)
+            if topic.owner is not peer:
+                raise CapabilityMismatchError(
+                    f"publication to {name}: it belongs to {topic.publisher}, generation {topic.generation}",
+                    topic=name,
+                )
+            if not isinstance(payload, dict):
+                faults = [Fault("payload", f"expected an object, got {type(payload).__name__}")]
+            else:
+                faults = topic.schema.faults(payload)
+            # A dict subclass passes every rule but its own type: it may lie about what it holds.
+            faults = faults or [Fault("payload", f"expected a plain dict, got {type(payload).__name__}")]
+            raise faults_error(f"publication to {name}", faults, topic=name)
+        except BrokerError as refusal:
+            return self._refusal(peer, "publish", refusal)
+
+    def _room_refusal(self, peer: Peer, topic: Topic, size: int) -> BrokerError:
+        """Who had no room for a publication of ``size`` frame bytes, or that it is too large for any bus."""
+        if size > MAX_BUS_MESSAGE_BYTES:
+            error = ResourceExhaustedError(
+                f"publication to {topic.name}: its frame has {size} bytes, at most {MAX_BUS_MESSAGE_BYTES} are allowed",
+                topic=topic.name,
+                limit="MAX_BUS_MESSAGE_BYTES",
+                observed=size,
+                maximum=MAX_BUS_MESSAGE_BYTES,
+            )
+            return self._refusal(peer, "publish", error)
+        for subscriber in topic.subscribers:
+            fault = None if subscriber._draining else subscriber._inbox.shortage(size)
+            if fault is not None:
+                subscriber._inbox.refusals += 1
+                subscriber._inbox.last_refused_topic = topic.name
+                error = ResourceExhaustedError(
+                    f"publication to {topic.name}: subscriber {subscriber.name} has no room: {fault}",
+                    topic=topic.name,
+                    subscriber=subscriber.name,
+                    limit=fault.limit,
+                    observed=fault.observed,
+                    maximum=fault.maximum,
+                    faults=[fault],
+                )
+                return self._refusal(peer, "publish", error)
+        raise AssertionError("a refused publication has a subscriber without room")
+
+    # -- checks --------------------------------------------------------------------------------------------------------
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise CapabilityMismatchError("the bus is closed")
+
+    def _check_request(self, peer: Peer, binding_id: object) -> None:
+        self._require_open()
+        if peer._close_reason is not None:
+            raise CapabilityMismatchError(f"peer {peer.name} is closed: {peer._close_reason}", subscriber=peer.name)
+        if binding_id is None or binding_id == self._binding_id:
+            return
+        size = utf8_size(binding_id) if type(binding_id) is str else None
+        if not size or size > MAX_BUS_BINDING_ID_BYTES:
+            observed = type(binding_id).__name__ if size is None else f"{size} bytes"
+            raise InvalidParamsError(
+                f"binding_id: expected a string of 1 to {MAX_BUS_BINDING_ID_BYTES} bytes, got {observed}",
+                path="binding_id",
+                limit="MAX_BUS_BINDING_ID_BYTES",
+                observed=size,
+                maximum=MAX_BUS_BINDING_ID_BYTES,
+            )
+        raise CapabilityMismatchError(f"binding_id: {binding_id!a:.80} is not the current binding", path="binding_id")
+
+    def _check_topic(self, name: object) -> None:
+        if fault := topic_fault(name):
+            raise faults_error("topic", [fault], topic=name if isinstance(name, str) else None)
+
+    def _check_takeover(self, peer: Peer, older: Topic) -> None:
+        if older.owner is peer:
+            raise InvalidParamsError(f"topic {older.name} is declared already", topic=older.name)
+        if older.generation > peer.generation:
+            raise CapabilityMismatchError(
+                f"topic {older.name} belongs to generation {older.generation} of {older.publisher}", topic=older.name
+            )
+
+    # -- transitions that several requests share -----------------------------------------------------------------------
+
+    def _forget(self, peer: Peer, name: str) -> bool:
+        interest = peer._inbox.interests.pop(name, None)
+        if interest is None:
+            return False
+        del self._interested[name][peer]
+        if not self._interested[name]:
+            del self._interested[name]
+        if interest.topic is not None:
+            del interest.topic.subscribers[peer]
+            interest.topic.refresh_sinks()
+        return True
+
+    def _withdraw(self, topic: Topic) -> None:
+        del self._topics[topic.name]
+        del topic.owner._topics[topic.name]
+        self._topic_revision += 1
+        notice = topic.unavailable(self._topic_revision)
+        self._note(
+            trace.Withdrawn(topic.name, topic.publisher, topic.instance_id, topic.generation, self._topic_revision)
+        )
+        for peer, interest in self._interested.get(topic.name, {}).items():
+            interest.topic = None
+            self._queue_notice(peer, notice)
+
+    def _remove(self, peer: Peer, reason: str, *, retired: bool = False) -> None:
+        if peer not in self._peers:
+            return
+        del self._peers[peer]
+        peer._close_reason = reason
+        peer._inbox.closed = True
+        self._published_by_gone += peer._sequence
+        self._handler_errors_of_gone += peer._handler_errors
+        self._note(trace.Detached(peer.name, peer.instance_id, peer.generation, reason, retired))
+        for name in list(peer._inbox.interests):
+            self._forget(peer, name)
+        for topic in list(peer._topics.values()):
+            self._withdraw(topic)
+        peer._inbox.clear()
+
+    def _queue_notice(self, peer: Peer, notice: Notice) -> None:
+        self._notices.append((peer, notice))
+
+    def _settle_notices(self) -> None:
+        """Admit queued notices; a peer without room is retired, which may withdraw topics and cause further notices."""
+        while self._notices:
+            peer, notice = self._notices.popleft()
+            if peer._close_reason is not None or peer._draining:
+                continue
+            size = len(notice.frame)
+            fault = peer._inbox.shortage(size)
+            if fault is None:
+                peer._inbox.put(notice, size)
+            else:
+                self._retired += 1
+                self._remove(peer, f"could not take a lifecycle notice: {fault}", retired=True)
+
+    def _sweep(self, now: int) -> None:
+        oldest = [left for peer in self._peers if (left := peer._inbox.sweep(now)) is not None]
+        self._expiry_at = min(oldest) + MAX_BUS_MESSAGE_AGE_MS if oldest else _NEVER
+
+    # -- after the lock ------------------------------------------------------------------------------------------------
+
+    def _note(self, record: trace.Record) -> None:
+        if self._traces:
+            self._journal.append(record)
+
+    def _published(self, event: Event, subscribers: int) -> None:
+        self._journal.append(trace.Published(event, subscribers))
+
+    def _refusal(self, peer: Peer, operation: str, error: BrokerError) -> BrokerError:
+        self._refused += 1
+        self._note(trace.Refused(peer.name, operation, error))
+        return error
+
+    def _conclude(self, error: BrokerError | None) -> None:
+        self._after()
+        if error is not None:
+            raise error
+
+    def _after(self) -> None:
+        if self._journal:
+            with self._lock:
+                records, self._journal = self._journal, []
+            for record in records:
+                for watcher in self._traces:
+                    _contained(watcher, record)
+        for listener in self._listeners:
+            _contained(listener)
+
+    # -- delivery and statistics ---------------------------------------------------------------------------------------
+
+    def _begin_delivery(self, peer: Peer) -> bool:
+        with self._lock:
+            if peer._delivering:
+                return False
+            peer._delivering = True
+            return True
+
+    def _end_delivery(self, peer: Peer) -> None:
+        with self._lock:
+            peer._delivering = False
+
+    def _handler_failed(self, peer: Peer, failure: HandlerFailure) -> None:
+        with self._lock:
+            peer._handler_errors += 1
+            if peer not in self._peers:
+                self._handler_errors_of_gone += 1
+        _contained(self._report, failure)
+
+    def _peer_statistics(self, peer: Peer) -> PeerStatistics:
+        inbox = peer._inbox
+        oldest = inbox.oldest_admitted_ms()
+        return PeerStatistics(
+            name=peer.name,
+            instance_id=peer.instance_id,
+            generation=peer.generation,
+            closed=peer._close_reason is not None,
+            close_reason=peer._close_reason,
+            draining=peer._draining,
+            published=peer._sequence,
+            queued_messages=inbox.used_messages,
+            queued_bytes=inbox.used_bytes,
+            held_messages=inbox.held,
+            oldest_age_ms=None if oldest is None else self._monotonic_ms() - oldest,
+            taken=inbox.taken,
+            expired=inbox.expired,
+            invalidated=inbox.invalidated,
+            discarded=inbox.discarded,
+            refusals=inbox.refusals,
+            last_refused_topic=inbox.last_refused_topic,
+            handler_errors=peer._handler_errors,
+            active=tuple(sorted(name for name, interest in inbox.interests.items() if interest.topic is not None)),
+            pending=tuple(sorted(name for name, interest in inbox.interests.items() if interest.topic is None)),
+        )
+
+
+def faults_error(what: str, faults: Sequence[Fault], *, topic: str | None = None) -> BrokerError:
+    """One error for all faults of a value: ``invalid_params`` unless every fault is a passed bound."""
+    bound = next((fault for fault in faults if fault.limit is not None), None)
+    exhausted = all(fault.name == "resource_exhausted" for fault in faults)
+    kind = ResourceExhaustedError if exhausted else InvalidParamsError
+    return kind(
+        f"{what}: {'; '.join(map(str, faults))}",
+        topic=topic,
+        path=faults[0].path,
+        limit=bound.limit if bound else None,
+        observed=bound.observed if bound else None,
+        maximum=bound.maximum if bound else None,
+        faults=faults,
+    )
+
+
+def _contained(call: Callable[..., object], *arguments: object) -> None:
+    try:
+        call(*arguments)
+    except Exception:
+        _LOG.exception("a watcher of the bus failed: %r", call)

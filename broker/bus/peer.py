@@ -1,0 +1,268 @@
+"""One participant of a bus: an in-process plugin, or one generation of an extension process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from broker.bus.delivery import Handler, Registration, check_handler
+from broker.bus.fields import Field
+from broker.bus.hold import Held
+from broker.bus.inbox import Inbox
+from broker.bus.messages import Event, Message, Receipt, SubscriptionState, message_size, with_decoded
+from broker.bus.schema import NOT_FINE
+from broker.bus.statistics import PeerStatistics
+from broker.bus.topic import Topic
+from broker.bus.typed import TypedTopic, typed_topic
+from broker.errors import InvalidParamsError, UsageError
+from broker.limits import MAX_BUS_MESSAGE_AGE_MS, MAX_BUS_MESSAGE_BYTES
+
+if TYPE_CHECKING:
+    from broker.bus.bus import Bus
+
+AsyncReader = Callable[["Peer"], AsyncIterator[Message]]
+
+
+class Peer:
+    """A peer's view of its bus. Made by :meth:`broker.Bus.attach`; safe from any thread; no call blocks.
+
+    Every request takes an optional ``binding_id``: the binding the caller saw when it decided to ask. It is refused with
+    ``capability_mismatch`` when it is not the current one. Left out, the current one is meant.
+    """
+
+    async_reader: AsyncReader | None = None
+    """How ``async for message in peer`` waits; a driver for an event loop sets it."""
+
+    __slots__ = (
+        "__weakref__",
+        "_bus",
+        "_close_reason",
+        "_delivering",
+        "_draining",
+        "_generation",
+        "_handler_errors",
+        "_handlers",
+        "_inbox",
+        "_instance_id",
+        "_name",
+        "_sequence",
+        "_topics",
+    )
+
+    def __init__(self, bus: Bus, name: str, instance_id: str, generation: int, inbox: Inbox) -> None:
+        self._bus = bus
+        self._name = name
+        self._instance_id = instance_id
+        self._generation = generation
+        self._inbox = inbox
+        self._sequence = 0
+        self._topics: dict[str, Topic] = {}
+        self._draining = False
+        self._close_reason: str | None = None
+        self._handlers: tuple[Registration, ...] = ()
+        self._handler_errors = 0
+        self._delivering = False
+
+    @property
+    def name(self) -> str:
+        """The peer's name, and the owner segment of every topic it may declare."""
+        return self._name
+
+    @property
+    def instance_id(self) -> str:
+        """Identity of the plugin or process, kept over its generations."""
+        return self._instance_id
+
+    @property
+    def generation(self) -> int:
+        """Which start of the instance this is, from 1."""
+        return self._generation
+
+    @property
+    def closed(self) -> bool:
+        """Whether the peer was detached, retired, or its bus closed."""
+        return self._close_reason is not None
+
+    @property
+    def close_reason(self) -> str | None:
+        """Why the peer is closed, or None while it is open."""
+        return self._close_reason
+
+    def declare(
+        self, topic: str | type, fields: Sequence[Field] | None = None, *, binding_id: str | None = None
+    ) -> None:
+        """Declare an immutable typed topic ``bus.<own name>.<name>``: a name with fields, or a topic class alone.
+
+        Peers that are interested get a ``TopicAvailable``. Raises ``invalid_params`` (form, fields, declared twice),
+        ``capability_mismatch`` (another's topic) or ``resource_exhausted`` (a count or byte bound).
+        Source: octet reference, ``BusDeclareParams``.
+        """
+        if isinstance(topic, type):
+            if fields is not None:
+                raise UsageError("declare a topic class alone: its fields are its attributes")
+            described = typed_topic(topic)
+            topic, fields = described.name, described.fields
+        self._bus._declare(self, topic, fields, binding_id)
+
+    def subscribe(self, topic: str | type, *, binding_id: str | None = None) -> SubscriptionState:
+        """Ask for a topic's events; ``Active`` when it is declared, otherwise ``Pending``.
+
+        With a topic class, ``Event.payload`` is an instance of it. Subscribing again is how a pending interest becomes
+        active after ``TopicAvailable``, and changes nothing while active. Raises ``invalid_params`` (form, or a class
+        that cannot read the declared fields) or ``resource_exhausted`` (17th interest).
+        Source: octet reference, ``BusTopicParams`` and ``BusSubscribeResult``.
+        """
+        reader = None
+        if isinstance(topic, type):
+            reader = typed_topic(topic)
+            topic = reader.name
+        return self._bus._subscribe(self, topic, reader, binding_id)
+
+    def unsubscribe(self, topic: str | type, *, binding_id: str | None = None) -> None:
+        """Give up interest in a topic; queued events of it are no longer delivered. No interest is no error."""
+        if isinstance(topic, type):
+            topic = typed_topic(topic).name
+        self._bus._unsubscribe(self, topic, binding_id)
+
+    def publish(
+        self, topic: Any, payload: Mapping[str, Any] | None = None, *, binding_id: str | None = None
+    ) -> Receipt:
+        """Publish to one of this peer's own topics: a name with a payload, or an instance of a topic class alone.
+
+        All or nothing: either every current subscriber has room and gets the event, or nobody does and no sequence is
+        used. Raises ``invalid_params`` (undeclared topic, payload; ``faults`` lists all), ``capability_mismatch``
+        (another's topic, stale binding, closed) or ``resource_exhausted`` (event over 8192 bytes, or ``subscriber`` has
+        no room). Source: octet reference, ``BusPublishParams``; design, "The bus".
+        """
+        if type(topic) is not str:
+            topic, payload = self._typed_publication(topic, payload)
+        # The copy is what is checked and kept: a caller that changes its dict meanwhile changes nothing here.
+        clean = payload.copy() if type(payload) is dict else payload
+        bus = self._bus
+        with bus._lock:
+            now = bus._monotonic_ms()
+            if now > bus._expiry_at:
+                bus._sweep(now)
+            record = bus._topics.get(topic)
+            if (
+                record is None
+                or record.owner is not self
+                or type(clean) is not dict
+                or (binding_id is not None and binding_id != bus._binding_id)
+                or (payload_bytes := record.schema.measure(clean)) == NOT_FINE
+            ):
+                error = bus._publication_refusal(self, topic, clean, binding_id)
+            else:
+                published_at_ms = bus._unix_ms()
+                sequence = self._sequence + 1
+                size = record.fixed_bytes + payload_bytes + len(str(published_at_ms)) + len(str(sequence))
+                sinks = record.sinks
+                short = size > MAX_BUS_MESSAGE_BYTES or size > record.frame_limit
+                if not short:
+                    for inbox in sinks:
+                        if inbox.free_messages < 1 or inbox.free_bytes < size:
+                            short = True
+                            break
+                if short:
+                    error = bus._room_refusal(self, record, size)
+                else:
+                    event = Event(record, clean, sequence, published_at_ms, now, size)
+                    for inbox in sinks:
+                        inbox.free_messages -= 1
+                        inbox.free_bytes -= size
+                        inbox.append(event)
+                    self._sequence = sequence
+                    record.published += 1
+                    if sinks and bus._expiry_at > now + MAX_BUS_MESSAGE_AGE_MS:
+                        bus._expiry_at = now + MAX_BUS_MESSAGE_AGE_MS
+                    if bus._traces:
+                        bus._published(event, len(sinks))
+                    error = None
+        if bus._watched:
+            bus._after()
+        if error is not None:
+            raise error
+        return Receipt(sequence, published_at_ms)
+
+    def take(self) -> Message | None:
+        """The next deliverable message, in the order of admission, or None; its credit is given back at once.
+
+        With a topic class whose own validators refuse the payload, raises ``invalid_params``; the event is consumed.
+        """
+        inbox = self._inbox
+        if not inbox.queue:
+            return None
+        bus = self._bus
+        with bus._lock:
+            message = inbox.pop(bus._monotonic_ms())
+            if message is None:
+                return None
+            inbox.refund(message._size if type(message) is Event else message_size(message))
+            inbox.taken += 1
+            reader = inbox.reader
+        return message if reader is None else _decoded(message, reader)
+
+    def hold(self) -> Held | None:
+        """As :meth:`take`, but the message's credit stays used until ``release()``: what a writer needs."""
+        bus = self._bus
+        with bus._lock:
+            message = self._inbox.pop(bus._monotonic_ms())
+            if message is None:
+                return None
+            self._inbox.held += 1
+            self._inbox.taken += 1
+            reader = self._inbox.reader
+        held = Held(bus._lock, bus._monotonic_ms, self._inbox, message)
+        if reader is not None:
+            try:
+                held.message = _decoded(message, reader)
+            except BaseException:
+                held.release()
+                raise
+        return held
+
+    def deliver_to(self, handler: Handler) -> Registration:
+        """Call ``handler(message)`` for every message from :meth:`broker.Bus.deliver`; gives back its registration.
+
+        Several handlers of one peer are called in the order they were registered.
+        """
+        check_handler(handler)
+        registration = Registration(self, handler)
+        with self._bus._lock:
+            self._handlers = (*self._handlers, registration)
+        return registration
+
+    def drain(self) -> None:
+        """Admit nothing more to this peer; what is queued can still be taken. A draining subscriber never refuses."""
+        self._bus._drain(self)
+
+    def detach(self) -> None:
+        """Leave the bus: topics are withdrawn, interests dropped, queued messages discarded. Idempotent."""
+        self._bus._detach(self, "detached")
+
+    def statistics(self) -> PeerStatistics:
+        """A snapshot of this peer's counters and queue."""
+        with self._bus._lock:
+            return self._bus._peer_statistics(self)
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        reader = type(self).async_reader
+        if reader is None:
+            raise UsageError("no event-loop driver is installed; import broker rather than broker.bus alone")
+        return reader(self)
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "draining" if self._draining else "open"
+        return f"<Peer {self._name} instance={self._instance_id} generation={self._generation} {state}>"
+
+    @staticmethod
+    def _typed_publication(value: Any, payload: Any) -> tuple[str, Any]:
+        if payload is not None or isinstance(value, type):
+            raise InvalidParamsError(f"topic: expected a string, got {type(value).__name__}")
+        described = typed_topic(type(value))
+        return described.name, described.payload(value)
+
+
+def _decoded(message: Message, reader: TypedTopic) -> Message:
+    # Outside the lock: the class and its converters are the subscriber's own code.
+    return with_decoded(message, reader.decode(message._payload)) if type(message) is Event else message

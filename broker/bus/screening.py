@@ -1,0 +1,88 @@
+"""What a bus name or string may not contain, so that a payload stays inert: no secrets, addresses, paths or controls.
+
+Rules: design, "The bus", and the octet reference, ``BusFieldSpec``. Everything runs in linear time. The rules are few
+and the strings mostly harmless, so each expensive test stands behind a cheap one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from broker.limits import MIN_BUS_PHONE_CHARS, MIN_BUS_TOKEN_CHARS
+
+FORBIDDEN_NAME_FRAGMENTS: Final = (
+    "apikey",
+    "authorization",
+    "capability",
+    "credential",
+    "cookie",
+    "handle",
+    "keychain",
+    "oauth",
+    "passwd",
+    "password",
+    "path",
+    "pem",
+    "private",
+    "secret",
+    "session",
+    "token",
+    "trust",
+)
+
+_NOT_ALPHANUMERIC = re.compile(r"[^a-z0-9]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_HOME = re.compile(r"~(?:[/\\]|\Z|[A-Za-z0-9._-]+[/\\])")
+_DRIVE = re.compile(r"[A-Za-z]:[/\\]")
+_BEARER = re.compile(r"bearer\s", re.IGNORECASE)
+# A prefix counts at the start of a word only: "disk-capacity-report" is no "sk-..." key.
+_TOKEN = re.compile(
+    r"(?<![A-Za-z0-9])(?:sk|pk|rk|ghp|gho|ghu|ghs|github_pat|xox[abprs])[-_]"
+    rf"[A-Za-z0-9_-]{{{MIN_BUS_TOKEN_CHARS}}}",
+    re.IGNORECASE,
+)
+_PHONE = re.compile(r"\+?[0-9][0-9+ ().-]*")
+_PHONE_SEPARATOR = re.compile(r"[+ ().-]")
+
+
+def forbidden_fragment(name: str) -> str | None:
+    """The forbidden fragment in a field name (letters and digits only, lower-cased), or None."""
+    plain = _NOT_ALPHANUMERIC.sub("", name.lower())
+    for fragment in FORBIDDEN_NAME_FRAGMENTS:
+        if fragment in plain:
+            return fragment
+    return None
+
+
+def refusal(text: str) -> str | None:
+    """Why a string may not travel over the bus, or None. A string of letters and digits alone is always fine."""
+    if text.isalnum():
+        return None
+    if not text.isprintable() and _CONTROL.search(text):
+        return "contains a control character"
+    if "@" in text:
+        return "contains '@'"
+    trimmed = text.strip()
+    first = trimmed[:1]
+    if first == "/" or trimmed[:2] == "\\\\":
+        return "is an absolute path"
+    if first == "~" and _HOME.match(trimmed):
+        return "is a path in a home directory"
+    if trimmed[1:2] == ":" and _DRIVE.match(trimmed):
+        return "is a drive path"
+    if "-" in text or "_" in text:
+        if "-----" in text and "-----begin" in text.lower():
+            return "looks like a PEM block"
+        if _TOKEN.search(text):
+            return "looks like an access token"
+    if (
+        (first == "+" or first.isdigit())
+        and len(trimmed) >= MIN_BUS_PHONE_CHARS
+        and _PHONE.fullmatch(trimmed)
+        and _PHONE_SEPARATOR.search(trimmed)
+    ):
+        return "looks like a phone number"
+    if len(text) > 6 and "earer" in text.lower() and _BEARER.search(text):
+        return "looks like a bearer credential"
+    return None

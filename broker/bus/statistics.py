@@ -1,0 +1,64 @@
+"""Frozen snapshots of a bus: who publishes, who waits, who refuses, and how old the oldest message is."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+
+@frozen
+class PeerStatistics:
+    """One peer. Counters run from attach; ages are milliseconds; bytes are frame bytes without LF.
+
+    ``queued_messages`` and ``queued_bytes`` are the credit in use, held messages included. ``refusals`` counts the
+    publications this peer's full inbox refused, the last of them on ``last_refused_topic``.
+    """
+
+    name: str
+    instance_id: str
+    generation: int
+    closed: bool
+    close_reason: str | None
+    draining: bool
+    published: int
+    queued_messages: int
+    queued_bytes: int
+    held_messages: int
+    oldest_age_ms: int | None
+    taken: int
+    expired: int
+    invalidated: int
+    discarded: int
+    refusals: int
+    last_refused_topic: str | None
+    handler_errors: int
+    active: tuple[str, ...]
+    pending: tuple[str, ...]
+
+
+@frozen
+class TopicStatistics:
+    """One declared topic: its owner, its revision, how many receive it and how much was published on it."""
+
+    topic: str
+    publisher: str
+    publisher_instance_id: str
+    process_generation: int
+    topic_revision: int
+    subscribers: int
+    published: int
+
+
+@frozen
+class BusStatistics:
+    """The whole bus; topics in code-point order, peers in the order they attached. ``retired`` counts closed laggards."""
+
+    binding_id: str
+    binding_revision: int
+    topic_revision: int
+    closed: bool
+    published: int
+    refused: int
+    retired: int
+    handler_errors: int
+    topics: tuple[TopicStatistics, ...]
+    peers: tuple[PeerStatistics, ...]
