@@ -38,6 +38,7 @@ def _limit(name: str, value: int, unit: str, source: str, reason: str) -> int:
 MAX_FRAME_BYTES: Final = _limit("MAX_FRAME_BYTES", 1_048_576, "bytes", "octet", "one frame without its LF; negotiated down by the extension")
 MAX_JSON_DEPTH: Final = _limit("MAX_JSON_DEPTH", 32, "containers", "octet", "nested containers of a canonical value; the root container is the first")
 MAX_PORTABLE_INTEGER: Final = _limit("MAX_PORTABLE_INTEGER", 9_007_199_254_740_991, "integer", "octet", "largest magnitude every JSON peer holds exactly")
+MAX_PATH_KEY_CHARS: Final = _limit("MAX_PATH_KEY_CHARS", 64, "characters", "design", "one key shown in the path of an error")
 MAX_JSON_RPC_ID_BYTES: Final = _limit("MAX_JSON_RPC_ID_BYTES", 256, "bytes", "octet", "a string request id")
 
 # -- negotiation -------------------------------------------------------------------------------------------------------
@@ -97,10 +98,15 @@ RESTART_BASE_MS: Final = _limit("RESTART_BASE_MS", 250, "ms", "octet notes 2.6",
 RESTART_CAP_MS: Final = _limit("RESTART_CAP_MS", 30_000, "ms", "octet notes 2.6", "largest ceiling of the jittered restart delay")
 MAX_RESTARTS: Final = _limit("MAX_RESTARTS", 8, "restarts", "octet notes 2.6", "restarts before an extension is parked")
 RESTART_RESET_MS: Final = _limit("RESTART_RESET_MS", 30_000, "ms", "octet notes 2.6", "ready time after which the restart budget is whole again")
+RELOAD_DRAIN_MS: Final = _limit("RELOAD_DRAIN_MS", 5_000, "ms", "design", "time pending calls of an old generation get after a reload")
+STREAM_END_GRACE_MS: Final = _limit("STREAM_END_GRACE_MS", 250, "ms", "design", "time between the end of a process's output and its exit, so that an error can name the exit status")
 MAX_STDERR_LINE_BYTES: Final = _limit("MAX_STDERR_LINE_BYTES", 8_192, "bytes", "design", "one line of a process's stderr kept as a diagnostic; the rest of the line is dropped")
 MAX_STDERR_TAIL_BYTES: Final = _limit("MAX_STDERR_TAIL_BYTES", 4_096, "bytes", "design", "the end of stderr carried by an exit error")
 MAX_DIAGNOSTICS: Final = _limit("MAX_DIAGNOSTICS", 1_024, "diagnostics", "design", "diagnostics kept for a session until someone takes them; older ones are dropped and counted")
 MAX_DIAGNOSTIC_CHARS: Final = _limit("MAX_DIAGNOSTIC_CHARS", 1_024, "characters", "design", "text of one diagnostic")
+MAX_WAITING_REQUESTS: Final = _limit("MAX_WAITING_REQUESTS", 1_024, "requests", "design", "host requests waiting for a slot or for room in the writer queue of one process")
+MAX_QUOTED_BYTES: Final = _limit("MAX_QUOTED_BYTES", 128, "bytes", "design", "text of a peer quoted in an error or diagnostic, made safe")
+MAX_REPORTED_FAULTS: Final = _limit("MAX_REPORTED_FAULTS", 32, "faults", "design", "faults listed for one value; the rest are not looked for")
 
 # -- manifest ----------------------------------------------------------------------------------------------------------
 MAX_MANIFEST_BYTES: Final = _limit("MAX_MANIFEST_BYTES", 65_536, "bytes", "octet notes 1", "one extension.toml")

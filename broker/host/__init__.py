@@ -1,1 +1,28 @@
+"""Host and session: joins the bus with the wire; principals, generations, ids. Sans-IO: a driver does the IO."""
 
+from broker.host.driver import Driver, Process
+from broker.host.extension import Call, Extension
+from broker.host.generation import Generation
+from broker.host.host import Host
+from broker.host.notices import Diagnostic, Exited, Health, HealthChanged, Notice, Started
+from broker.host.outcome import Outcome
+from broker.host.session import Session
+from broker.host.settings import HostSettings
+
+__all__ = [
+    "Call",
+    "Diagnostic",
+    "Driver",
+    "Exited",
+    "Extension",
+    "Generation",
+    "Health",
+    "HealthChanged",
+    "Host",
+    "HostSettings",
+    "Notice",
+    "Outcome",
+    "Process",
+    "Session",
+    "Started",
+]

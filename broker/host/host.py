@@ -1,0 +1,56 @@
+"""The host: a set of isolated sessions over one driver."""
+
+from __future__ import annotations
+
+from broker.clock import Clock, SystemClock
+from broker.errors import UsageError
+from broker.host.driver import Driver
+from broker.host.outcome import Outcome
+from broker.host.session import Session
+from broker.host.settings import HostSettings
+
+
+class Host:
+    """Opens sessions. Sans-IO: ``driver`` does the IO, :class:`broker.adapters.aio.AsyncHost` and
+    :class:`broker.adapters.blocking.BlockingHost` bring one along and are what most programs use.
+    """
+
+    def __init__(self, driver: Driver, *, settings: HostSettings | None = None, clock: Clock | None = None) -> None:
+        self.driver = driver
+        self.settings = settings or HostSettings()
+        self.clock: Clock = clock or SystemClock()
+        self._sessions: dict[str, Session] = {}
+        self._closed = False
+
+    @property
+    def sessions(self) -> tuple[Session, ...]:
+        """The open sessions, oldest first."""
+        return tuple(self._sessions.values())
+
+    def open_session(self, workspace: str, *, name: str | None = None) -> Session:
+        """Open a session whose extensions run in ``workspace`` (an absolute path), with a bus of its own."""
+        if self._closed:
+            raise UsageError("the host is closed")
+        session = Session(
+            self, workspace=workspace, driver=self.driver, clock=self.clock, settings=self.settings, name=name
+        )
+        self._sessions[session.session_id] = session
+        return session
+
+    def close(self) -> Outcome[None]:
+        """Close every session; settles when all of them are closed. Idempotent."""
+        self._closed = True
+        closing: Outcome[None] = Outcome()
+        waiting = [session.close() for session in self.sessions]
+
+        def check(_: object = None) -> None:
+            if all(outcome.done for outcome in waiting):
+                closing.succeed(None)
+
+        for outcome in waiting:
+            outcome.add_callback(check)
+        check()
+        return closing
+
+    def _forget(self, session: Session) -> None:
+        self._sessions.pop(session.session_id, None)

@@ -1,0 +1,176 @@
+"""One host session: its bus, its extensions, its plugins. Two sessions share nothing."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from broker.bus import Bus, Peer
+from broker.clock import Clock
+from broker.errors import InvalidParamsError, SetupError, UsageError
+from broker.host.driver import Driver
+from broker.host.extension import Call, Extension
+from broker.host.generation import Generation
+from broker.host.notices import Diagnostic, Notice
+from broker.host.outcome import Outcome
+from broker.host.settings import HostSettings
+from broker.limits import MAX_DIAGNOSTICS
+from broker.wire.octet.manifest import Manifest
+
+if TYPE_CHECKING:
+    from broker.host.host import Host
+
+Observer = Callable[[Notice], object]
+
+
+class Session:
+    """A session of a :class:`broker.Host`. Its bus is safe from any thread; everything else belongs to one thread.
+
+    ``session_id`` is opaque and unique; ``workspace`` the absolute path extensions run in.
+    """
+
+    def __init__(
+        self, host: Host, *, workspace: str, driver: Driver, clock: Clock, settings: HostSettings, name: str | None
+    ) -> None:
+        self.session_id = uuid.uuid4().hex
+        self.name = name
+        self.workspace = workspace
+        self.driver = driver
+        self.clock = clock
+        self.settings = settings
+        self.bus = Bus(clock)
+        self.diagnostics: deque[Diagnostic] = deque(maxlen=MAX_DIAGNOSTICS)
+        self.diagnostics_dropped = 0
+        self._host = host
+        self._extensions: dict[str, Extension] = {}
+        self._observers: tuple[Observer, ...] = ()
+        self._closing: Outcome[None] | None = None
+        self._random = random.Random()  # noqa: S311 - spreads restarts, protects nothing
+        self._unlisten = self.bus.add_listener(self.changed)
+
+    @property
+    def extensions(self) -> Mapping[str, Extension]:
+        """The session's extensions by name."""
+        return MappingProxyType(self._extensions)
+
+    @property
+    def closed(self) -> bool:
+        """Whether closing has begun."""
+        return self._closing is not None
+
+    def attach(self, name: str, *, instance_id: str | None = None) -> Peer:
+        """Attach an in-process plugin to the session's bus under ``name``."""
+        self._require_open()
+        return self.bus.attach(name, instance_id=instance_id)
+
+    def add(self, manifest: Manifest, *, source: str = "explicit", flags: Mapping[str, Any] | None = None) -> Extension:
+        """Add an extension without starting it. ``flags`` are values for the flags its manifest declares.
+
+        Raises ``version_mismatch`` for an API version whose wire is not built yet, and ``invalid_params`` for a name that
+        is taken or a flag that is not declared.
+        """
+        self._require_open()
+        if manifest.api_version != "0.3":
+            raise SetupError(
+                f"{manifest.name}: extension API {manifest.api_version} ({manifest.wire}) is not built yet",
+                name="version_mismatch",
+                extension=manifest.name,
+            )
+        if manifest.name in self._extensions:
+            raise InvalidParamsError(f"extension {manifest.name} is in this session already", extension=manifest.name)
+        manifest.flag_values(flags or {})
+        extension = Extension(self, manifest, source=source, flags=flags or {})
+        self._extensions[manifest.name] = extension
+        return extension
+
+    def extension(self, name: str) -> Extension:
+        """The extension called ``name``; raises ``invalid_params`` when there is none."""
+        try:
+            return self._extensions[name]
+        except KeyError:
+            raise InvalidParamsError(f"no extension {name!a:.80} in this session", extension=name) from None
+
+    def call(self, extension: str, tool: str, arguments: Any, *, timeout_ms: int | None = None) -> Call:
+        """Call a tool of an extension; see :meth:`Extension.call`."""
+        return self.extension(extension).call(tool, arguments, timeout_ms=timeout_ms)
+
+    def close(self, *, outcome: str = "completed") -> Outcome[None]:
+        """Stop every extension in order, then close the bus; settles when all processes are gone. Idempotent."""
+        if self._closing is not None:
+            return self._closing
+        closing = self._closing = Outcome()
+        waiting = [extension.stop(outcome=outcome) for extension in self._extensions.values()]
+
+        def check(_: object = None) -> None:
+            if all(stop.done for stop in waiting) and not closing.done:
+                self._unlisten()
+                self.bus.close()
+                self._host._forget(self)
+                closing.succeed(None)
+
+        for stop in waiting:
+            stop.add_callback(check)
+        check()
+        return closing
+
+    def add_observer(self, observer: Observer) -> Callable[[], None]:
+        """Call ``observer(notice)`` for every start, exit, change of health and diagnostic; gives a function to end it."""
+        self._observers = (*self._observers, observer)
+
+        def remove() -> None:
+            self._observers = tuple(other for other in self._observers if other is not observer)
+
+        return remove
+
+    # -- for drivers ---------------------------------------------------------------------------------------------------
+
+    @property
+    def generations(self) -> tuple[Generation, ...]:
+        """Every generation whose process has not ended."""
+        return tuple(generation for extension in self._extensions.values() for generation in extension.generations)
+
+    def tick(self) -> None:
+        """Let every deadline that has passed act."""
+        for extension in list(self._extensions.values()):
+            extension.tick()
+
+    def next_deadline(self) -> int | None:
+        """The earliest monotonic millisecond at which :meth:`tick` has something to do, or None."""
+        due = (extension.next_deadline() for extension in self._extensions.values())
+        return min((deadline for deadline in due if deadline is not None), default=None)
+
+    def changed(self) -> None:
+        """Something may be ready to be written, or a deadline moved: have the driver look. Callable from any thread."""
+        self.driver.schedule(self)
+
+    # -- for extensions ------------------------------------------------------------------------------------------------
+
+    def announce(self, notice: Notice) -> None:
+        """Tell the observers; diagnostics are kept as well, the newest 1024."""
+        if isinstance(notice, Diagnostic):
+            self.diagnostics_dropped += len(self.diagnostics) == MAX_DIAGNOSTICS
+            self.diagnostics.append(notice)
+        for observer in self._observers:
+            observer(notice)
+
+    def host_json(self) -> dict[str, Any]:
+        """The ``host`` member of ``initialize`` and of a call's context."""
+        return {
+            "session_id": self.session_id,
+            "session_name": self.name,
+            "model": None,
+            "reasoning": None,
+            "active_skills": [],
+        }
+
+    def random_below(self, bound: int) -> int:
+        """A random integer from 0 to below ``bound``; tests replace it."""
+        return self._random.randrange(bound)
+
+    def _require_open(self) -> None:
+        if self._closing is not None:
+            raise UsageError("the session is closed")

@@ -1,0 +1,38 @@
+"""A clock that moves only when a test says so."""
+
+from __future__ import annotations
+
+
+class ManualClock:
+    """A :class:`~broker.clock.Clock` whose readings change only through its own methods.
+
+    ``unix_ms`` is the wall time it starts at and ``monotonic_ms`` the origin of its elapsed time, both in milliseconds.
+    """
+
+    __slots__ = ("_monotonic_ms", "_unix_ms")
+
+    def __init__(self, unix_ms: int = 1_700_000_000_000, monotonic_ms: int = 0) -> None:
+        self._unix_ms = unix_ms
+        self._monotonic_ms = monotonic_ms
+
+    def unix_ms(self) -> int:
+        """Wall time, milliseconds since the Unix epoch."""
+        return self._unix_ms
+
+    def monotonic_ms(self) -> int:
+        """Elapsed time in milliseconds."""
+        return self._monotonic_ms
+
+    def advance_ms(self, milliseconds: int) -> None:
+        """Let time pass: both readings move on. Time does not go back: a negative amount is a :class:`ValueError`."""
+        if milliseconds < 0:
+            raise ValueError(f"time cannot pass backwards: {milliseconds} ms")
+        self._unix_ms += milliseconds
+        self._monotonic_ms += milliseconds
+
+    def step_wall_ms(self, milliseconds: int) -> None:
+        """Step the wall clock alone, forwards or back, as when a machine's clock is set. Elapsed time is not touched."""
+        self._unix_ms += milliseconds
+
+    def __repr__(self) -> str:
+        return f"ManualClock(unix_ms={self._unix_ms}, monotonic_ms={self._monotonic_ms})"

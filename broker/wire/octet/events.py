@@ -1,0 +1,60 @@
+"""What a connection tells its driver, one event at a time."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from attrs import frozen
+
+from broker.errors import BrokerError
+from broker.wire.octet.incoming import IncomingRequest
+from broker.wire.octet.models import ToolDefinition
+from broker.wire.octet.negotiation import Selection
+
+
+@frozen
+class Initialized:
+    """The contract exists: the connection is ready, both bounds are the selected one."""
+
+    selection: Selection
+    tools: tuple[ToolDefinition, ...]
+
+
+@frozen
+class RequestReceived:
+    """The extension asks for something it may ask for, with parameters of the right shape; answer or refuse it."""
+
+    incoming: IncomingRequest
+
+
+@frozen
+class NotificationReceived:
+    """The extension tells something it may tell, with parameters of the right shape."""
+
+    method: str
+    params: Any
+
+
+@frozen
+class CancelReceived:
+    """The extension took back a request that was not answered yet. It has been told so; nothing is left to answer."""
+
+    incoming: IncomingRequest
+    reason: str | None
+
+
+@frozen
+class Diagnostic:
+    """Something worth telling people that changed nothing. Safe to print, bounded."""
+
+    text: str
+
+
+@frozen
+class Closed:
+    """The connection has ended; the last event. ``error`` is ``None`` after an orderly end."""
+
+    error: BrokerError | None
+
+
+ConnectionEvent: TypeAlias = Initialized | RequestReceived | NotificationReceived | CancelReceived | Diagnostic | Closed

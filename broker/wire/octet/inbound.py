@@ -1,0 +1,134 @@
+"""What one received line means: decoded, classified, checked against the contract, and turned into an effect.
+
+The order of checks is fixed: trailing CR, empty line, canonical JSON, envelope; then for a frame with a method: the
+contract exists, the method may be sent by the extension, the id is new, the parameters have the right shape.
+
+Raising :class:`~broker.errors.ProtocolError` from here ends the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from broker import canonical
+from broker.errors import CanonicalError, InvalidParamsError, ProtocolError
+from broker.limits import MAX_UNNEGOTIATED_NOTIFICATIONS
+from broker.wire.jsonrpc import ABSENT, Notification, Request, classify
+from broker.wire.octet.bus_models import BusDeclareParams, BusPublishParams, BusTopicParams
+from broker.wire.octet.contract import METHODS, is_notification
+from broker.wire.octet.events import CancelReceived, RequestReceived
+from broker.wire.octet.incoming import IncomingRequest, IncomingTable
+from broker.wire.octet.models import CancelRequestParams
+from broker.wire.octet.schema import decode
+from broker.wire.quoting import escape, quote
+
+if TYPE_CHECKING:
+    from broker.wire.octet.connection import Connection
+
+_PARAMS: Final[Mapping[str, type]] = {
+    "bus/declare": BusDeclareParams,
+    "bus/publish": BusPublishParams,
+    "bus/subscribe": BusTopicParams,
+    "bus/unsubscribe": BusTopicParams,
+}
+
+
+class Inbound:
+    """The reading half of a :class:`~broker.wire.octet.connection.Connection`."""
+
+    __slots__ = ("_connection", "_dropped", "table")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._dropped = 0
+        self.table = IncomingTable()
+
+    def receive(self, line: bytes) -> None:
+        """Handle one line without its LF."""
+        envelope = classify(_decode_line(line), is_notification=is_notification)
+        if isinstance(envelope, Request):
+            self._check_contract(envelope.method)
+            self._on_request(envelope)
+        elif isinstance(envelope, Notification):
+            self._check_contract(envelope.method)
+            self._on_notification(envelope)
+        elif type(envelope.id) is str:
+            raise ProtocolError(f"answer to the string id {quote(envelope.id)}: the host's ids are integers", path="id")
+        else:
+            self._connection.settle_answer(envelope)
+
+    def _check_contract(self, method: str) -> None:
+        if self._connection.selection is None:
+            raise ProtocolError(f"{quote(method)} was sent before the contract exists", path="method")
+
+    def _may_send(self, method: str) -> bool:
+        selection = self._connection.selection
+        assert selection is not None
+        row = METHODS.get(method)
+        return row is not None and row.from_extension and method in selection.methods
+
+    def _on_request(self, envelope: Request) -> None:
+        if not self._may_send(envelope.method):
+            self._connection.push_refusal(envelope.id, "unknown_method", {"method": envelope.method})
+            self._connection.diagnose(f"refused request {quote(envelope.method)}: unknown or not negotiated")
+            return
+        incoming = IncomingRequest(envelope.id, envelope.method, envelope.params)
+        self.table.add(incoming)
+        try:
+            incoming.model = decode(_PARAMS[envelope.method], envelope.params, what=f"params of {envelope.method}")
+        except InvalidParamsError as error:
+            self._connection.refuse(incoming, error)
+            self._connection.diagnose(f"refused request: {error}")
+        else:
+            self._connection.emit(RequestReceived(incoming))
+
+    def _on_notification(self, envelope: Notification) -> None:
+        if not self._may_send(envelope.method):
+            self._drop(f"{quote(envelope.method)}: unknown or not negotiated")
+            return
+        try:
+            params = decode(CancelRequestParams, envelope.params, what=f"params of {envelope.method}")
+        except InvalidParamsError as error:
+            self._drop(str(error))
+            return
+        incoming = self.table.get(params.id)
+        if incoming is None:
+            return
+        self.table.close(incoming)
+        incoming.cancelled = True
+        self._connection.push_refusal(incoming.id, "request_cancelled")
+        self._connection.emit(CancelReceived(incoming, None if params.reason is ABSENT else params.reason))
+
+    def _drop(self, what: str) -> None:
+        self._dropped += 1
+        if self._dropped > MAX_UNNEGOTIATED_NOTIFICATIONS:
+            raise ProtocolError(
+                f"too many notifications that had to be dropped, the last: {escape(what)}",
+                name="resource_exhausted",
+                limit="MAX_UNNEGOTIATED_NOTIFICATIONS",
+                observed=self._dropped,
+                maximum=MAX_UNNEGOTIATED_NOTIFICATIONS,
+            )
+        self._connection.diagnose(f"dropped notification {what}")
+
+
+def _decode_line(line: bytes) -> Any:
+    if line.endswith(b"\r"):
+        problem, offset = "CR before LF", len(line) - 1
+    elif not line:
+        problem, offset = "empty line", 0
+    else:
+        try:
+            return canonical.decode(line)
+        except CanonicalError as error:
+            raise ProtocolError(
+                f"a frame that is not canonical JSON: {escape(str(error))}; it begins {quote(line)}",
+                name=error.name,
+                offset=error.offset,
+                path=error.path,
+                limit=error.limit,
+                observed=error.observed,
+                maximum=error.maximum,
+            ) from error
+    raise ProtocolError(f"{problem}; the line begins {quote(line)}", name="parse_error", offset=offset)
