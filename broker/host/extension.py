@@ -25,9 +25,10 @@ from broker.host.notices import Exited, Health, HealthChanged, Started
 from broker.host.outcome import Outcome
 from broker.wire.octet.connection import ConnectionSettings
 from broker.wire.octet.contract import build_offer
-from broker.wire.octet.manifest import Manifest
-from broker.wire.octet.models import ProtocolLimits, ToolCallResult, ToolDefinition, decode_tool_result
+from broker.wire.octet.manifest_model import Manifest, Source
+from broker.wire.octet.models import ProtocolLimits, ToolCallResult, ToolDefinition
 from broker.wire.octet.requests import HostRequest
+from broker.wire.octet.schema import encode
 
 if TYPE_CHECKING:
     from broker.host.session import Session
@@ -57,7 +58,7 @@ class Call(Outcome[ToolCallResult]):
 class Extension:
     """One extension as the host sees it. Made by :meth:`broker.Session.add`; used in the session's own thread."""
 
-    def __init__(self, session: Session, manifest: Manifest, *, source: str, flags: Mapping[str, Any]) -> None:
+    def __init__(self, session: Session, manifest: Manifest, *, source: Source, flags: Mapping[str, Any]) -> None:
         self.session = session
         self.manifest = manifest
         self.name = manifest.name
@@ -89,7 +90,7 @@ class Extension:
     @property
     def ended(self) -> bool:
         """Whether no process of it runs and none will be started any more."""
-        return not self._generations and self._restart_at is None and self._start.done
+        return not self._generations and self._restart_at is None
 
     def start(self) -> Outcome[Extension]:
         """Start the first generation; settles when it is negotiated, or with what went wrong. Callable once."""
@@ -115,13 +116,8 @@ class Extension:
         if arguments is None:
             raise InvalidParamsError("arguments: null is not allowed", extension=self.name, tool=tool, path="arguments")
         call = Call(generation)
-        call._request = generation.connection.request(
-            "tool/call",
-            {"name": tool, "arguments": arguments, "context": self._context(generation)},
-            timeout_ms=timeout_ms,
-            decode=decode_tool_result,
-            on_settled=call._settled,
-        )
+        params = {"name": tool, "arguments": arguments, "context": self._context(generation)}
+        call._request = generation.call(params, timeout_ms, call._settled)
         self.session.changed()
         return call
 
@@ -180,10 +176,8 @@ class Extension:
             self._restart_at = None
             self._relaunch()
         for generation, due in list(self._draining_at.items()):
-            requests = [request for request in generation.connection.open_requests if request.method == "tool/call"]
-            if not requests or now >= due:
-                for request in requests:
-                    generation.connection.cancel(request, "reload drain deadline")
+            if not generation.busy or now >= due:
+                generation.cancel_calls("reload drain deadline")
                 del self._draining_at[generation]
                 generation.shutdown()
         for generation in list(self._generations):
@@ -250,7 +244,8 @@ class Extension:
         self._generations.remove(generation)
         self._draining_at.pop(generation, None)
         error = generation.failure
-        reason = "stopped" if error is None else str(error)
+        stopped = "stopped" if generation.acknowledged else "ended without acknowledging shutdown"
+        reason = stopped if error is None else str(error)
         self.session.announce(Exited(self.name, generation.number, status, reason, error))
         if generation is self.generation:
             self.generation = None
@@ -276,7 +271,6 @@ class Extension:
         settings = ConnectionSettings(
             request_timeout_ms=session.settings.request_timeout_ms,
             cancel_grace_ms=session.settings.cancel_grace_ms,
-            offer=offer,
         )
         params = {
             "api_version": self.manifest.api_version,
@@ -287,7 +281,7 @@ class Extension:
             "contributes": self.manifest.contributes_json(),
             "flag_values": self.manifest.flag_values(self._flags),
             "host": session.host_json(),
-            "contract": offer.to_json(),
+            "contract": encode(offer),
         }
         generation = Generation(self, self._number, params, settings)
         self._generations.append(generation)

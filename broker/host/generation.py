@@ -23,7 +23,7 @@ from broker.limits import MAX_WRITER_FRAMES
 from broker.wire.octet.connection import Connection, ConnectionSettings, Phase
 from broker.wire.octet.events import Closed, Initialized, RequestReceived
 from broker.wire.octet.events import Diagnostic as WireDiagnostic
-from broker.wire.octet.models import ToolDefinition, decode_shutdown_result
+from broker.wire.octet.models import ToolDefinition, decode_shutdown_result, decode_tool_result
 from broker.wire.octet.negotiation import Expectation
 from broker.wire.octet.requests import HostRequest
 
@@ -44,7 +44,9 @@ class Stage(Enum):
 class Generation:
     """One start of an extension's process. The session calls the first half of its methods, the driver the second."""
 
-    def __init__(self, extension: Extension, number: int, initialize: dict[str, Any], settings: ConnectionSettings) -> None:
+    def __init__(
+        self, extension: Extension, number: int, initialize: dict[str, Any], settings: ConnectionSettings
+    ) -> None:
         self.extension = extension
         self.number = number
         self.manifest = extension.manifest
@@ -56,7 +58,9 @@ class Generation:
         self._initialize = initialize
         self._process: Process | None = None
         self._stderr = StderrLog()
+        self._calls: set[HostRequest] = set()
         self._bus_writes = 0
+        self.acknowledged = False
         self._deadline: tuple[int, Callable[[], None]] | None = None
         self._detach_when_written = False
 
@@ -67,6 +71,35 @@ class Generation:
         """Whether it was neither asked to end nor found broken."""
         return self.failure is None and self.stage in (Stage.STARTING, Stage.INITIALIZING, Stage.READY)
 
+    @property
+    def busy(self) -> bool:
+        """Whether a tool call is on its way."""
+        return bool(self._calls)
+
+    def call(
+        self,
+        params: dict[str, Any],
+        timeout_ms: int | None,
+        on_settled: Callable[[HostRequest], None],
+    ) -> HostRequest:
+        """Send a ``tool/call``; see :meth:`broker.wire.octet.connection.Connection.request` for what it raises."""
+
+        def settled(request: HostRequest) -> None:
+            self._calls.discard(request)
+            on_settled(request)
+
+        request = self.connection.request(
+            "tool/call", params, timeout_ms=timeout_ms, decode=decode_tool_result, on_settled=settled
+        )
+        if not request.settled:
+            self._calls.add(request)
+        return request
+
+    def cancel_calls(self, reason: str) -> None:
+        """Release every caller of a tool call with ``reason``."""
+        for request in list(self._calls):
+            self.connection.cancel(request, reason)
+
     def shutdown(self) -> None:
         """End in order: no new work, cancel what is open, leave the bus, ask to shut down, wait, kill. Idempotent."""
         if self.stage is not Stage.READY or self.failure is not None:
@@ -75,9 +108,7 @@ class Generation:
             return
         self.stage = Stage.DRAINING
         settings = self.extension.session.settings
-        for request in self.connection.open_requests:
-            if request.method == "tool/call":
-                self.connection.cancel(request, "shutdown")
+        self.cancel_calls("shutdown")
         self.connection.drain()
         self._leave_bus()
         try:
@@ -177,9 +208,7 @@ class Generation:
         """The process closed its stdout. A moment is left for its exit, so that the error can say how it ended."""
         if self.failure is not None or self.stage is Stage.ENDED:
             return
-        self.connection.receive_eof()
-        self._drain_events()
-        if self.failure is None and self.stage is not Stage.DRAINING:
+        if self.stage is not Stage.DRAINING:
             self._after(self.extension.session.settings.stream_end_grace_ms, self._output_closed)
 
     def exited(self, status: int | None) -> None:
@@ -296,6 +325,7 @@ class Generation:
             return
         if request is not None and request.error is not None:
             self._diagnose(f"shutdown: {request.error}")
+        self.acknowledged = request is not None and request.error is None
         if self.peer is not None:
             self.peer.detach()
         if self._process is not None:
@@ -303,6 +333,8 @@ class Generation:
         self._after(self.extension.session.settings.exit_grace_ms, self._kill)
 
     def _output_closed(self) -> None:
+        self.connection.receive_eof()
+        self._drain_events()
         self.fail(
             ExitedError(
                 f"{self._name}: closed its output but did not exit{self._stderr_note()}",

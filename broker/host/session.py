@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import uuid
 from collections import deque
@@ -19,12 +20,14 @@ from broker.host.notices import Diagnostic, Notice
 from broker.host.outcome import Outcome
 from broker.host.settings import HostSettings
 from broker.limits import MAX_DIAGNOSTICS
-from broker.wire.octet.manifest import Manifest
+from broker.wire.octet.manifest_model import Manifest, Source
 
 if TYPE_CHECKING:
     from broker.host.host import Host
 
 Observer = Callable[[Notice], object]
+
+_LOG = logging.getLogger("broker.host")
 
 
 class Session:
@@ -67,7 +70,7 @@ class Session:
         self._require_open()
         return self.bus.attach(name, instance_id=instance_id)
 
-    def add(self, manifest: Manifest, *, source: str = "explicit", flags: Mapping[str, Any] | None = None) -> Extension:
+    def add(self, manifest: Manifest, *, source: Source = "explicit", flags: Mapping[str, Any] | None = None) -> Extension:
         """Add an extension without starting it. ``flags`` are values for the flags its manifest declares.
 
         Raises ``version_mismatch`` for an API version whose wire is not built yet, and ``invalid_params`` for a name that
@@ -162,7 +165,11 @@ class Session:
             self.diagnostics_dropped += len(self.diagnostics) == MAX_DIAGNOSTICS
             self.diagnostics.append(notice)
         for observer in self._observers:
-            observer(notice)
+            try:
+                observer(notice)
+            except Exception:
+                # A watcher's fault must not stop a state machine half-way.
+                _LOG.exception("an observer of session %s failed", self.session_id)
 
     def host_json(self) -> dict[str, Any]:
         """The ``host`` member of ``initialize`` and of a call's context."""

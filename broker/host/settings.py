@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from attrs import field, frozen, validators
+from collections.abc import Callable
+from typing import Any
 
+from attrs import Attribute, field, frozen
+
+from broker.errors import UsageError
 from broker.limits import (
     CANCEL_GRACE_MS,
     EXIT_GRACE_MS,
     MAX_CONCURRENT_REQUESTS,
     MAX_FRAME_BYTES,
+    MAX_PORTABLE_INTEGER,
     MAX_RESTARTS,
     MAX_TOOLS,
     RELOAD_DRAIN_MS,
@@ -22,8 +27,19 @@ from broker.limits import (
 )
 
 
-def _up_to(maximum: int) -> object:
-    return [validators.instance_of(int), validators.ge(1), validators.le(maximum)]
+def _up_to(maximum: int) -> Callable[[Any, Attribute[int], int], None]:
+    def check(_: Any, attribute: Attribute[int], value: int) -> None:
+        if type(value) is not int or not 1 <= value <= maximum:
+            raise UsageError(
+                f"{attribute.name}: expected an integer from 1 to {maximum}, got {value!a:.80}",
+                path=attribute.name,
+                maximum=maximum,
+            )
+
+    return check
+
+
+_DURATION = _up_to(MAX_PORTABLE_INTEGER)
 
 
 @frozen(kw_only=True)
@@ -37,15 +53,15 @@ class HostSettings:
     max_frame_bytes: int = field(default=MAX_FRAME_BYTES, validator=_up_to(MAX_FRAME_BYTES))
     max_concurrent_requests: int = field(default=MAX_CONCURRENT_REQUESTS, validator=_up_to(MAX_CONCURRENT_REQUESTS))
     max_tools: int = field(default=MAX_TOOLS, validator=_up_to(MAX_TOOLS))
-    request_timeout_ms: int = REQUEST_TIMEOUT_MS
+    request_timeout_ms: int = field(default=REQUEST_TIMEOUT_MS, validator=_DURATION)
     cancel_grace_ms: int | None = CANCEL_GRACE_MS
-    hook_timeout_ms: int = SESSION_HOOK_TIMEOUT_MS
-    shutdown_timeout_ms: int = SHUTDOWN_TIMEOUT_MS
-    exit_grace_ms: int = EXIT_GRACE_MS
-    stream_end_grace_ms: int = STREAM_END_GRACE_MS
-    reload_drain_ms: int = RELOAD_DRAIN_MS
+    hook_timeout_ms: int = field(default=SESSION_HOOK_TIMEOUT_MS, validator=_DURATION)
+    shutdown_timeout_ms: int = field(default=SHUTDOWN_TIMEOUT_MS, validator=_DURATION)
+    exit_grace_ms: int = field(default=EXIT_GRACE_MS, validator=_DURATION)
+    stream_end_grace_ms: int = field(default=STREAM_END_GRACE_MS, validator=_DURATION)
+    reload_drain_ms: int = field(default=RELOAD_DRAIN_MS, validator=_DURATION)
     restart: bool = True
     max_restarts: int = MAX_RESTARTS
-    restart_base_ms: int = RESTART_BASE_MS
-    restart_cap_ms: int = RESTART_CAP_MS
-    restart_reset_ms: int = RESTART_RESET_MS
+    restart_base_ms: int = field(default=RESTART_BASE_MS, validator=_DURATION)
+    restart_cap_ms: int = field(default=RESTART_CAP_MS, validator=_DURATION)
+    restart_reset_ms: int = field(default=RESTART_RESET_MS, validator=_DURATION)

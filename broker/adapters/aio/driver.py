@@ -66,12 +66,12 @@ class AsyncioDriver:
     def _look(self, session: Session) -> None:
         with self._pending_lock:
             self._pending.discard(session)
+        session.tick()
         session.bus.deliver()
         for generation in session.generations:
             pump = self._pumps.get(generation)
             if pump is not None:
                 pump.flush()
-        session.tick()
         self._arm(session)
 
     def _arm(self, session: Session) -> None:

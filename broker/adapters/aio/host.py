@@ -110,9 +110,11 @@ class AsyncSession:
         fails, leaves no process.
         """
         self._driver.check_usable()
-        if not isinstance(manifest, Manifest):
-            manifest = await asyncio.get_running_loop().run_in_executor(None, load_manifest, Path(manifest))
-        extension = self.session.add(manifest, flags=flags)
+        if isinstance(manifest, Manifest):
+            loaded = manifest
+        else:
+            loaded = await asyncio.get_running_loop().run_in_executor(None, load_manifest, Path(manifest))
+        extension = self.session.add(loaded, flags=flags)
         try:
             return await wait(extension.start())
         except BaseException:
