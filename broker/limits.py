@@ -119,4 +119,7 @@ MAX_SHORTCUT_KEY_BYTES: Final = _limit("MAX_SHORTCUT_KEY_BYTES", 128, "bytes", "
 MAX_SHORTCUT_DESCRIPTION_BYTES: Final = _limit("MAX_SHORTCUT_DESCRIPTION_BYTES", 4_096, "bytes", "octet notes 1", "a shortcut's description")
 MAX_FLAG_VALUE_BYTES: Final = _limit("MAX_FLAG_VALUE_BYTES", 4_096, "bytes", "octet notes 1", "a string flag's value")
 MAX_FLAG_DESCRIPTION_BYTES: Final = _limit("MAX_FLAG_DESCRIPTION_BYTES", 1_024, "bytes", "octet notes 1", "a flag's description")
+
+# -- command line ------------------------------------------------------------------------------------------------------
+MAX_COMMAND_SECONDS: Final = _limit("MAX_COMMAND_SECONDS", 31_536_000, "s", "design", "a duration or timeout given on the command line")
 # fmt: on

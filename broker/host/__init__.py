@@ -6,10 +6,11 @@ from broker.host.generation import Generation
 from broker.host.host import Host
 from broker.host.notices import Diagnostic, Exited, Health, HealthChanged, Notice, Started
 from broker.host.outcome import Outcome
-from broker.host.session import Session
+from broker.host.session import SUPPORTED_API_VERSIONS, Session
 from broker.host.settings import HostSettings
 
 __all__ = [
+    "SUPPORTED_API_VERSIONS",
     "Call",
     "Diagnostic",
     "Driver",

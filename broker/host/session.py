@@ -8,7 +8,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.bus import Bus, Peer
 from broker.clock import Clock
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from broker.host.host import Host
 
 Observer = Callable[[Notice], object]
+
+SUPPORTED_API_VERSIONS: Final = ("0.3",)
+"""Extension API versions that can be run; the others are recognised and refused."""
 
 _LOG = logging.getLogger("broker.host")
 
@@ -77,7 +80,7 @@ class Session:
         is taken or a flag that is not declared.
         """
         self._require_open()
-        if manifest.api_version != "0.3":
+        if manifest.api_version not in SUPPORTED_API_VERSIONS:
             raise SetupError(
                 f"{manifest.name}: extension API {manifest.api_version} ({manifest.wire}) is not built yet",
                 name="version_mismatch",

@@ -101,7 +101,7 @@ class AsyncioDriver:
             return
         finally:
             self._starting.pop(generation, None)
-        pump = ProcessPump(self._loop, child, generation, self._guard, self._forget)
+        pump = ProcessPump(self._loop, child, generation, self._forget)
         self._pumps[generation] = pump
         pump.start()
         generation.spawned(pump)
@@ -110,7 +110,7 @@ class AsyncioDriver:
         manifest = generation.manifest
         workspace = generation.extension.session.workspace
         environ = os.environ if self._environ is None else self._environ
-        argv = resolve_entrypoint(manifest, workspace)
+        argv = resolve_entrypoint(manifest, workspace, host_environ=environ)
         if self._scratch is None:
             self._scratch = Path(tempfile.mkdtemp(prefix="broker-"))
         scratch = self._scratch / f"{generation.extension.instance_id}-{generation.number}"
@@ -122,9 +122,7 @@ class AsyncioDriver:
             scratch=str(scratch),
             manifest_path=manifest.path,
         )
-        child = spawn(argv, cwd=workspace, env=env)
-        self._guard.register(child.pid)
-        return child
+        return spawn(argv, cwd=workspace, env=env, guard=self._guard)
 
     def _forget(self, pump: ProcessPump) -> None:
         for generation, other in list(self._pumps.items()):

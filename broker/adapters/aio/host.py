@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from broker.adapters.aio.driver import AsyncioDriver
-from broker.adapters.discovery import load_manifest
+from broker.adapters.discovery import find_manifests, load_manifest
 from broker.bus import Bus, Peer
 from broker.clock import Clock
 from broker.errors import SetupError
@@ -113,7 +113,7 @@ class AsyncSession:
         if isinstance(manifest, Manifest):
             loaded = manifest
         else:
-            loaded = await asyncio.get_running_loop().run_in_executor(None, load_manifest, Path(manifest))
+            loaded = await asyncio.get_running_loop().run_in_executor(None, _load_one, manifest)
         extension = self.session.add(loaded, flags=flags)
         try:
             return await wait(extension.start())
@@ -178,3 +178,10 @@ async def wait(outcome: Outcome[T]) -> T:
         outcome.add_callback(settled)
         await future
     return outcome.result()
+
+
+def _load_one(path: str | os.PathLike[str]) -> Manifest:
+    found = find_manifests(path)
+    if len(found) != 1:
+        raise SetupError(f"{os.fspath(path)} holds {len(found)} extensions; name one", path=os.fspath(path))
+    return load_manifest(found[0])

@@ -14,7 +14,6 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from broker.adapters.guard import OrphanGuard
 from broker.adapters.process import Child
 from broker.host import Generation
 from broker.host.output import Output
@@ -29,13 +28,11 @@ class ProcessPump:
         loop: asyncio.AbstractEventLoop,
         child: Child,
         generation: Generation,
-        guard: OrphanGuard,
         on_ended: Callable[[ProcessPump], None],
     ) -> None:
         self._loop = loop
         self._child = child
         self._generation = generation
-        self._guard = guard
         self._on_ended = on_ended
         self._outputs: deque[Output] = deque()
         self._queued_bytes = 0
@@ -223,7 +220,6 @@ class ProcessPump:
         # What the process wrote just before it ended still counts; what a surviving helper writes on and on does not.
         self._drain(self._child.stderr_fd, self._generation.receive_stderr)
         self._drain(self._child.stdout_fd, self._generation.receive)
-        self._guard.unregister(self._child.pid)
         status = self._child.poll()
         self.release()
         self._generation.exited(status)

@@ -1,0 +1,44 @@
+"""Values on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from typing import Any
+
+from broker import canonical
+from broker.errors import CanonicalError
+from broker.limits import MAX_COMMAND_SECONDS
+
+
+def seconds(text: str) -> float:
+    """A positive number of seconds."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= MAX_COMMAND_SECONDS:
+        raise argparse.ArgumentTypeError(f"expected seconds above 0, at most {MAX_COMMAND_SECONDS}, got {text!r}")
+    return value
+
+
+def json_argument(text: str) -> Any:
+    """A JSON value an extension can be sent: integers only, no duplicate keys, not null."""
+    try:
+        value = json.loads(text, object_pairs_hook=_unique)
+        canonical.encode(value)
+    except RecursionError:
+        raise argparse.ArgumentTypeError("JSON is nested too deep") from None
+    except (ValueError, CanonicalError) as error:
+        raise argparse.ArgumentTypeError(f"not usable as JSON arguments: {error}") from None
+    if value is None:
+        raise argparse.ArgumentTypeError("arguments must not be null; use {} for none")
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise ValueError("an object has the same key twice")
+    return result

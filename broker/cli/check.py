@@ -1,0 +1,47 @@
+"""``broker check``: every fault of every manifest, with its key path."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from broker.adapters.discovery import directory_warnings, find_manifests, load_manifest
+from broker.cli.exit_codes import OK, SETUP
+from broker.errors import SetupError
+from broker.host import SUPPORTED_API_VERSIONS
+from broker.wire.quoting import escape
+
+
+def check(paths: Sequence[Path]) -> int:
+    """Check all manifests under ``paths``; one line for each fault, warning or sound manifest."""
+    status = OK
+    for path in paths:
+        try:
+            files = find_manifests(path)
+        except SetupError as error:
+            print(escape(str(error)), file=sys.stderr)
+            status = SETUP
+            continue
+        for file in files:
+            if not _check_file(file):
+                status = SETUP
+    return status
+
+
+def _check_file(file: Path) -> bool:
+    shown = escape(str(file))
+    try:
+        manifest = load_manifest(file)
+    except SetupError as error:
+        for fault in error.faults or (error,):
+            print(f"{shown}: {escape(str(fault))}", file=sys.stderr)
+        return False
+    for warning in directory_warnings(manifest):
+        print(f"warning: {escape(str(warning))}", file=sys.stderr)
+    about = f"{manifest.name} {manifest.version}, extension API {manifest.api_version}, {manifest.wire}"
+    if manifest.api_version not in SUPPORTED_API_VERSIONS:
+        print(f"{shown}: {about}: sound, but this wire is not built yet", file=sys.stderr)
+        return False
+    print(f"{shown}: ok: {about}")
+    return True

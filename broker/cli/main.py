@@ -1,0 +1,112 @@
+"""The command line: what it accepts, and which module carries it out."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from broker.cli import call, check, run
+from broker.cli.arguments import json_argument, seconds
+from broker.cli.exit_codes import FAILURE, SETUP, USAGE
+from broker.errors import BrokerError, SetupError, UsageError
+from broker.wire.quoting import escape
+
+_EXIT_CODES = "exit status: 0 ok, 1 a tool or an extension failed, 2 wrong usage, 3 a manifest or the set-up is wrong"
+_PATHS = "an extension.toml, its directory, or a folder of such directories"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; gives its exit status. ``argv`` is what follows the program's name."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return int(arguments.action(arguments))
+    except KeyboardInterrupt:
+        return FAILURE
+    except BrokenPipeError:
+        # Whoever read the output is gone. Python would complain once more when it flushes stdout at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILURE
+    except UsageError as error:
+        print(f"broker: {escape(str(error))}", file=sys.stderr)
+        return USAGE
+    except SetupError as error:
+        _print_setup_error(error)
+        return SETUP
+    except BrokerError as error:
+        print(f"broker: {escape(str(error))}", file=sys.stderr)
+        return FAILURE
+    except OSError as error:
+        print(f"broker: {escape(str(error))}", file=sys.stderr)
+        return FAILURE
+
+
+def _print_setup_error(error: SetupError) -> None:
+    if error.faults:
+        for fault in error.faults:
+            print(f"broker: {escape(error.path or '')}: {escape(str(fault))}", file=sys.stderr)
+    else:
+        print(f"broker: {escape(str(error))}", file=sys.stderr)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="broker",
+        description="Runs extensions on one isolated, typed and bounded bus.",
+        epilog=_EXIT_CODES,
+        allow_abbrev=False,
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    command = _add(commands, "run", "start extensions in one session and show what happens on its bus")
+    command.add_argument("paths", metavar="PATH", nargs="+", type=Path, help=_PATHS)
+    _add_workspace(command)
+    command.add_argument("--json", action="store_true", help="write one JSON object a line to stdout")
+    command.add_argument(
+        "--for", dest="duration", metavar="SECONDS", type=seconds, help="stop after this time; else at Ctrl-C"
+    )
+    command.add_argument(
+        "--call",
+        dest="calls",
+        metavar=("EXT", "TOOL", "JSON"),
+        nargs=3,
+        action="append",
+        default=[],
+        help="call a tool once the bus has come to rest, at the latest when four fifths of --for are over; repeatable",
+    )
+    command.set_defaults(action=lambda given: asyncio.run(run.run(given)))
+
+    command = _add(commands, "call", "start one extension, call one tool, print its answer")
+    command.add_argument("path", metavar="PATH", type=Path, help="an extension.toml or its directory")
+    command.add_argument("tool", metavar="TOOL")
+    command.add_argument("arguments", metavar="JSON", type=json_argument, help="the tool's arguments")
+    _add_workspace(command)
+    command.add_argument("--timeout", metavar="S", type=seconds, help="seconds the call may take (default 30)")
+    command.add_argument("--json", action="store_true", help="write the answer as one JSON object")
+    command.set_defaults(action=lambda given: asyncio.run(call.call(given)))
+
+    command = _add(commands, "check", "check manifests and list every fault with its key path")
+    command.add_argument("paths", metavar="PATH", nargs="+", type=Path, help=_PATHS)
+    command.set_defaults(action=lambda given: check.check(given.paths))
+    return parser
+
+
+def _add(commands: Any, name: str, summary: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", epilog=_EXIT_CODES, allow_abbrev=False
+    )
+    return parser
+
+
+def _add_workspace(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--workspace",
+        metavar="DIR",
+        type=Path,
+        default=Path(),
+        help="the directory extensions work in (default: this one)",
+    )

@@ -1,0 +1,165 @@
+"""``broker run``: start extensions in one session and show topics, subscriptions and events as they happen."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+from pathlib import Path
+from typing import Any
+
+from broker.adapters.aio import AsyncHost, AsyncSession
+from broker.adapters.discovery import directory_warnings, find_manifests, load_manifest
+from broker.cli import records
+from broker.cli.arguments import json_argument
+from broker.cli.exit_codes import FAILURE, OK
+from broker.cli.settling import Activity
+from broker.cli.views import View, make_view
+from broker.errors import BrokerError, SetupError, UsageError
+from broker.host import Health
+from broker.wire.octet.manifest import Manifest
+
+_REFRESH_SECONDS = 0.25
+
+
+async def run(given: argparse.Namespace) -> int:
+    """Carry out ``broker run``; gives the exit status."""
+    calls = [(extension, tool, _arguments(text)) for extension, tool, text in given.calls]
+    manifests = load_all(given.paths)
+    unknown = sorted({extension for extension, _, _ in calls} - {manifest.name for manifest in manifests})
+    if unknown:
+        raise UsageError(f"--call names {unknown[0]!r}, which is not among the extensions")
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    view = make_view(as_json=given.json)
+    failures: list[str] = []
+    try:
+        async with AsyncHost() as host:
+            session = await host.open_session(given.workspace)
+            activity = Activity()
+            _connect(session, view, activity)
+            for manifest in manifests:
+                for warning in directory_warnings(manifest):
+                    view.show(records.diagnostic(manifest.name, str(warning)))
+            await _until(stop, _serve(session, view, activity, manifests, calls, given.duration, failures))
+            failures += [
+                extension.name
+                for extension in session.session.extensions.values()
+                if extension.health in (Health.CRASHED, Health.PARKED, Health.BACKOFF)
+            ]
+            await session.aclose()
+    finally:
+        view.close()
+    return FAILURE if failures else OK
+
+
+def load_all(paths: list[Path]) -> list[Manifest]:
+    """Every manifest under ``paths``; all faults of all of them in one :class:`SetupError` before anything starts."""
+    manifests: dict[str, Manifest] = {}
+    errors: list[SetupError] = []
+    for path in paths:
+        try:
+            for file in find_manifests(path):
+                try:
+                    manifest = load_manifest(file)
+                except SetupError as error:
+                    errors.append(error)
+                    continue
+                first = manifests.setdefault(manifest.name, manifest)
+                if first.path != manifest.path:
+                    errors.append(SetupError(f"{manifest.path}: {manifest.name} is also at {first.path}"))
+        except SetupError as error:
+            errors.append(error)
+    if errors:
+        details = [f"{error.path}: {fault}" for error in errors for fault in error.faults]
+        details += [str(error) for error in errors if not error.faults]
+        raise SetupError("; ".join(details)) if len(errors) > 1 else errors[0]
+    return list(manifests.values())
+
+
+def _connect(session: AsyncSession, view: View, activity: Activity) -> None:
+    def show(record: dict[str, Any] | None) -> None:
+        if record is not None:
+            activity.note()
+            view.show(record)
+
+    session.add_observer(lambda notice: show(records.from_notice(notice)))
+    session.bus.add_trace(lambda record: show(records.from_trace(record)))
+
+
+async def _serve(
+    session: AsyncSession,
+    view: View,
+    activity: Activity,
+    manifests: list[Manifest],
+    calls: list[tuple[str, str, Any]],
+    duration: float | None,
+    failures: list[str],
+) -> None:
+    loop = asyncio.get_running_loop()
+    refreshing = asyncio.create_task(_refresh(session, view))
+    try:
+        results = await asyncio.gather(*(session.start(manifest) for manifest in manifests), return_exceptions=True)
+        for manifest, result in zip(manifests, results, strict=True):
+            if isinstance(result, BrokerError):
+                failures.append(manifest.name)
+                view.show(records.diagnostic(manifest.name, f"start failed: {result}"))
+            elif isinstance(result, BaseException):
+                raise result
+        if len(failures) == len(manifests):
+            return
+        end = None if duration is None else loop.time() + duration
+        if calls:
+            await activity.settle(None if duration is None else duration * 0.8)
+            for extension, tool, arguments in calls:
+                if not await call_once(session, view, extension, tool, arguments):
+                    failures.append(extension)
+        if end is None:
+            await asyncio.Event().wait()
+        else:
+            await asyncio.sleep(max(0, end - loop.time()))
+    finally:
+        refreshing.cancel()
+        view.refresh(session.bus.statistics())
+
+
+async def call_once(
+    session: AsyncSession, view: View, extension: str, tool: str, arguments: Any, timeout: float | None = None
+) -> bool:
+    """Call a tool and show the answer; whether it succeeded."""
+    try:
+        result = await session.call(extension, tool, arguments, timeout=timeout)
+    except BrokerError as error:
+        view.show(records.from_error(extension, tool, error))
+        return False
+    view.show(records.from_result(extension, tool, result))
+    return not result.is_error
+
+
+async def _refresh(session: AsyncSession, view: View) -> None:
+    while True:
+        view.refresh(session.bus.statistics())
+        await asyncio.sleep(_REFRESH_SECONDS)
+
+
+async def _until(stop: asyncio.Event, work: Any) -> None:
+    """Run ``work`` until it ends or ``stop`` is set, whichever comes first."""
+    working = asyncio.ensure_future(work)
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            await working
+    finally:
+        for task in (working, stopping):
+            task.cancel()
+        await asyncio.gather(working, stopping, return_exceptions=True)
+
+
+def _arguments(text: str) -> Any:
+    try:
+        return json_argument(text)
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(f"--call: {error}") from None

@@ -1,0 +1,178 @@
+"""How records are shown: JSON lines, plain lines, or a live table on a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import deque
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
+
+from broker.bus import BusStatistics
+from broker.wire.quoting import escape
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_RECENT = 12
+
+
+class View(Protocol):
+    """Shows records as they come."""
+
+    def show(self, record: dict[str, Any]) -> None:
+        """One more record."""
+        ...
+
+    def refresh(self, statistics: BusStatistics) -> None:
+        """The bus stands like this now."""
+        ...
+
+    def close(self) -> None:
+        """No more records."""
+        ...
+
+
+def make_view(*, as_json: bool) -> View:
+    """JSON lines when asked for, a live table on a terminal where rich is installed, else plain lines."""
+    if as_json:
+        return JsonView(sys.stdout, sys.stderr)
+    if sys.stdout.isatty():
+        try:
+            return LiveView()
+        except ImportError:
+            print("broker: install the extra 'cli' for a live view", file=sys.stderr)
+    return PlainView(sys.stdout, sys.stderr)
+
+
+class JsonView:
+    """One JSON object a line on stdout; diagnostics on stderr as well."""
+
+    def __init__(self, out: TextIO, err: TextIO) -> None:
+        self._out = out
+        self._err = err
+
+    def show(self, record: dict[str, Any]) -> None:
+        """Write the record. Characters beyond ASCII are escaped, so that any encoding of stdout can take them."""
+        if record["kind"] == "diagnostic":
+            print(describe(record), file=self._err, flush=True)
+        print(json.dumps(record, separators=(",", ":")), file=self._out, flush=True)
+
+    def refresh(self, statistics: BusStatistics) -> None:
+        """Nothing to do."""
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+class PlainView:
+    """One readable line a record; diagnostics go to stderr."""
+
+    def __init__(self, out: TextIO, err: TextIO) -> None:
+        self._out = out
+        self._err = err
+
+    def show(self, record: dict[str, Any]) -> None:
+        """Write the record's line."""
+        print(describe(record), file=self._err if record["kind"] == "diagnostic" else self._out, flush=True)
+
+    def refresh(self, statistics: BusStatistics) -> None:
+        """Nothing to do."""
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+def describe(record: dict[str, Any]) -> str:
+    """A record as a line for people, safe to print."""
+    kind = record["kind"]
+    if kind == "started":
+        text = f"{record['extension']} started, tools: {', '.join(record['tools']) or 'none'}"
+    elif kind == "topic_available":
+        text = f"{record['topic']} is available from {record['publisher']}"
+    elif kind == "subscribed":
+        text = f"{record['extension']} subscribed to {record['topic']} ({record['state']})"
+    elif kind == "event":
+        payload = json.dumps(record["payload"], ensure_ascii=False)
+        text = f"{record['topic']} #{record['sequence']} {payload}"
+    elif kind == "call":
+        text = _describe_call(record)
+    elif kind == "exited":
+        text = f"{record['extension']} exited with status {record['status']}: {record['reason']}"
+    else:
+        text = f"{record['extension']} [{record['source']}] {record['reason']}"
+    return escape(f"{kind:<15} {text}")
+
+
+def _describe_call(record: dict[str, Any]) -> str:
+    what = f"{record['extension']} {record['tool']}"
+    if "error" in record:
+        return f"{what} failed: {record['error']['detail']}"
+    text = " ".join(part.get("text", "") for part in record["content"])
+    return f"{what} {'answered' if record['ok'] else 'answered with an error'}: {text}"
+
+
+class LiveView:
+    """A live table on a terminal: extensions, topics, subscriptions, the latest events."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._extensions: dict[str, dict[str, str]] = {}
+        self._recent: deque[str] = deque(maxlen=_RECENT)
+        self._statistics: BusStatistics | None = None
+        self._console = Console()
+        self._live = Live(self._render(), console=self._console, refresh_per_second=8)
+        self._live.start()
+
+    def show(self, record: dict[str, Any]) -> None:
+        """Add the record to the tables."""
+        kind = record["kind"]
+        if kind in ("started", "exited"):
+            state = "ready" if kind == "started" else record["reason"]
+            tools = ", ".join(record.get("tools", ()))
+            row = self._extensions.setdefault(record["extension"], {"tools": tools})
+            row.update(generation=str(record["generation"]), state=escape(state, max_chars=80))
+        if kind == "call":
+            self._console.print(describe(record), markup=False, highlight=False)
+        else:
+            self._recent.append(describe(record))
+        self._live.update(self._render())
+
+    def refresh(self, statistics: BusStatistics) -> None:
+        """Show the bus's counters."""
+        self._statistics = statistics
+        self._live.update(self._render())
+
+    def close(self) -> None:
+        """Leave the last tables on the screen."""
+        self._live.stop()
+
+    def _render(self) -> RenderableType:
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        extensions = Table("extension", "generation", "state", "tools", title="extensions", expand=True)
+        for name, row in self._extensions.items():
+            extensions.add_row(name, row["generation"], Text(row["state"]), row["tools"])
+        topics = Table("topic", "publisher", "subscribers", "published", title="topics", expand=True)
+        peers = Table("peer", "queued", "oldest", "taken", "refusals", "subscriptions", title="peers", expand=True)
+        if self._statistics is not None:
+            for topic in self._statistics.topics:
+                topics.add_row(topic.topic, topic.publisher, str(topic.subscribers), str(topic.published))
+            for peer in self._statistics.peers:
+                oldest = "" if peer.oldest_age_ms is None else f"{peer.oldest_age_ms} ms"
+                waiting = [f"({name})" for name in peer.pending]
+                peers.add_row(
+                    peer.name,
+                    str(peer.queued_messages),
+                    oldest,
+                    str(peer.taken),
+                    str(peer.refusals),
+                    ", ".join([*peer.active, *waiting]),
+                )
+        recent = Table.grid()
+        for line in self._recent:
+            recent.add_row(Text(line, overflow="ellipsis", no_wrap=True))
+        return Group(extensions, topics, peers, recent)
