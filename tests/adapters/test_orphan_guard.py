@@ -1,0 +1,250 @@
+"""The guard, with a host that really dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.adapters.guard import OrphanGuard
+from broker.adapters.process import Child, spawn
+from broker.errors import UsageError
+
+pytestmark = pytest.mark.timeout(60)
+BOUND_SECONDS = 20.0
+STUBBORN = """
+trap '' TERM HUP INT
+(while :; do sleep 1000; done) &
+echo $$ $!
+while :; do sleep 1000; done
+"""
+
+HOST = """
+import os, select, signal, sys, time
+from broker.adapters.guard import OrphanGuard
+from broker.adapters.process import spawn
+guard = OrphanGuard()
+for _ in range(3):
+    child = spawn(["/bin/sh", "-c", sys.argv[1]], cwd="/", env={"PATH": os.environ["PATH"]}, guard=guard)
+    globals().setdefault("children", []).append(child)
+    select.select([child.stdout_fd], [], [], 20)
+    print(os.read(child.stdout_fd, 100).decode().strip())
+print(guard.pid, flush=True)
+if sys.argv[2] == "wait":
+    signal.pause()
+os._exit(0)
+"""
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + BOUND_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        time.sleep(0.005)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def wait_for(child: Child) -> int | None:
+    wait_until(lambda: child.poll() is not None)
+    return child.poll()
+
+
+def sleeper(guard: OrphanGuard | None = None) -> Child:
+    script = "trap '' TERM HUP; while :; do sleep 1000; done"
+    return spawn(["/bin/sh", "-c", script], cwd="/", env={"PATH": os.environ["PATH"]}, guard=guard)
+
+
+@pytest.fixture
+def guard() -> Iterator[OrphanGuard]:
+    with OrphanGuard() as guard:
+        yield guard
+
+
+@pytest.mark.spec("octet.failure.no-orphans")
+@pytest.mark.parametrize("ending", ["killed", "exited"])
+def test_a_host_that_dies_takes_busy_children_and_grandchildren_along(ending: str) -> None:
+    way = "wait" if ending == "killed" else "exit"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOST, STUBBORN, way], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as host:
+        assert host.stdout is not None
+        pids = [int(pid) for _ in range(4) for pid in host.stdout.readline().split()]
+        assert len(pids) == 7
+        if ending == "killed":
+            assert all(is_running(pid) for pid in pids)
+            os.killpg(host.pid, signal.SIGKILL)
+        host.wait(BOUND_SECONDS)
+    started = time.monotonic()
+    wait_until(lambda: not any(is_running(pid) for pid in pids))
+    assert time.monotonic() - started < 3
+
+
+def test_nothing_is_started_before_the_first_group() -> None:
+    guard = OrphanGuard()
+    assert guard.pid is None
+    assert guard.available
+    guard.unregister(12345)
+    guard.close()
+    guard.close()
+    assert guard.pid is None
+
+
+def test_an_unregistered_group_is_left_alone_and_a_registered_one_is_not(guard: OrphanGuard) -> None:
+    kept, gone = sleeper(guard), sleeper(guard)
+    assert guard.registered == {kept.pid, gone.pid}
+    guard.unregister(kept.pid)
+    helper = guard.pid
+    guard.close()
+    assert wait_for(gone) == -signal.SIGKILL
+    assert kept.poll() is None
+    assert helper is not None
+    assert not Path(f"/proc/{helper}").exists()
+    kept.kill_group(signal.SIGKILL)
+    assert wait_for(kept) == -signal.SIGKILL
+    kept.close()
+    gone.close()
+
+
+def test_a_reaped_child_is_no_longer_registered(guard: OrphanGuard) -> None:
+    child = sleeper(guard)
+    child.kill_group(signal.SIGKILL)
+    wait_for(child)
+    assert guard.registered == frozenset()
+    child.close()
+
+
+def test_the_helper_has_its_own_session_and_survives_an_interrupt(guard: OrphanGuard) -> None:
+    child = sleeper(guard)
+    assert guard.pid is not None
+    assert os.getsid(guard.pid) == guard.pid
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(guard.pid, number)
+    helper = guard.pid
+    guard.register(child.pid)
+    assert guard.pid == helper
+    guard.close()
+    assert wait_for(child) == -signal.SIGKILL
+    child.close()
+
+
+def test_a_dead_helper_is_replaced_and_told_everything_again(guard: OrphanGuard) -> None:
+    first, second = sleeper(guard), sleeper()
+    helper = guard.pid
+    assert helper is not None
+    os.kill(helper, signal.SIGKILL)
+    wait_until(lambda: not is_running(helper))
+    guard.register(second.pid)
+    assert guard.pid not in (None, helper)
+    assert not Path(f"/proc/{helper}").exists()
+    guard.close()
+    assert wait_for(first) == wait_for(second) == -signal.SIGKILL
+    first.close()
+    second.close()
+
+
+def test_a_helper_that_stopped_reading_is_replaced(guard: OrphanGuard) -> None:
+    child = sleeper(guard)
+    helper = guard.pid
+    assert helper is not None
+    os.kill(helper, signal.SIGSTOP)
+    for _ in range(20_000):
+        guard.register(child.pid)
+        if guard.pid != helper:
+            break
+    assert guard.pid != helper
+    guard.close()
+    assert wait_for(child) == -signal.SIGKILL
+    child.close()
+
+
+def test_without_a_shell_nothing_is_raised() -> None:
+    guard = OrphanGuard(shell="/nowhere/sh")
+    child = sleeper(guard)
+    assert not guard.available
+    assert guard.pid is None
+    child.kill_group(signal.SIGKILL)
+    assert wait_for(child) == -signal.SIGKILL
+    guard.close()
+    child.close()
+
+
+@pytest.mark.parametrize("pgid", [1, 0, -5])
+def test_an_id_that_would_hit_others_is_refused(guard: OrphanGuard, pgid: int) -> None:
+    with pytest.raises(UsageError):
+        guard.register(pgid)
+
+
+def test_a_closed_guard_takes_no_group() -> None:
+    guard = OrphanGuard()
+    guard.close()
+    with pytest.raises(UsageError):
+        guard.register(12345)
+
+
+def test_many_threads_and_no_descriptor_left() -> None:
+    before = sorted(os.listdir("/proc/self/fd"))
+    guard = OrphanGuard()
+    children = [sleeper() for _ in range(4)]
+
+    def work(child: Child) -> None:
+        for _ in range(50):
+            guard.register(child.pid)
+            guard.unregister(child.pid)
+        guard.register(child.pid)
+
+    threads = [threading.Thread(target=work, args=(child,)) for child in children]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(BOUND_SECONDS)
+    assert guard.registered == {child.pid for child in children}
+    guard.close()
+    for child in children:
+        assert wait_for(child) == -signal.SIGKILL
+        child.close()
+    assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_forgotten_guard_leaves_neither_helper_nor_descriptor() -> None:
+    before = sorted(os.listdir("/proc/self/fd"))
+    guard = OrphanGuard()
+    child = sleeper()
+    guard.register(child.pid)
+    guard.unregister(child.pid)
+    helper = guard.pid
+    del guard
+    assert not Path(f"/proc/{helper}").exists()
+    child.kill_group(signal.SIGKILL)
+    wait_for(child)
+    child.close()
+    assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_forked_process_cannot_keep_the_helper_waiting(guard: OrphanGuard) -> None:
+    child = sleeper(guard)
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(writer)
+        os.read(reader, 1)
+        os._exit(0)
+    os.close(reader)
+    guard.close()
+    assert wait_for(child) == -signal.SIGKILL
+    os.close(writer)
+    os.waitpid(pid, 0)
+    child.close()
