@@ -18,7 +18,7 @@ from broker.cli.run import call_once
 from broker.cli.settling import Activity
 from broker.cli.views import describe
 from broker.errors import BrokerError, SetupError, UsageError
-from broker.host import Notice
+from broker.host import HostSettings, Notice
 from broker.wire.quoting import escape
 
 _BUS_QUIET_SECONDS = 0.15
@@ -46,7 +46,7 @@ async def call(given: argparse.Namespace) -> int:
 
 
 async def _call(given: argparse.Namespace, name: str, manifest: Any, view: _AnswerView) -> int:
-    async with AsyncHost() as host:
+    async with AsyncHost(settings=HostSettings(restart=False)) as host:
         session = await host.open_session(given.workspace)
         activity = Activity(_BUS_QUIET_SECONDS)
 

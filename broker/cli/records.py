@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from broker.bus import Active, trace
-from broker.errors import BrokerError
+from broker.errors import BrokerError, RemoteError
 from broker.host import Diagnostic, Exited, Health, HealthChanged, Notice, Started
+from broker.wire.jsonrpc import ABSENT
 from broker.wire.octet.models import ToolCallResult
 from broker.wire.octet.schema import encode
 
@@ -84,8 +85,9 @@ def from_result(extension: str, tool: str, result: ToolCallResult) -> dict[str, 
 
 def from_error(extension: str, tool: str, error: BrokerError) -> dict[str, Any]:
     """The record of a call that failed."""
-    shown = {"name": error.name, "code": error.code, "message": error.message, "detail": str(error)}
-    if error.data is not None:
+    shown: dict[str, Any] = {"name": error.name, "code": error.code, "message": error.message, "detail": str(error)}
+    # An extension's error may carry data of null, which is not the same as none.
+    if isinstance(error, RemoteError) and error.data is not ABSENT:
         shown["data"] = error.data
     return {"kind": "call", "extension": extension, "tool": tool, "ok": False, "error": shown}
 
