@@ -23,7 +23,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 import orjson
 from attrs import define, field
 
-from broker.errors import CanonicalError, InternalError, UsageError
+from broker.errors import CanonicalError, InternalError, NonportableNumberError, UsageError
 from broker.limits import MAX_JSON_DEPTH, MAX_PATH_KEY_CHARS, MAX_PORTABLE_INTEGER
 
 JSONValue: TypeAlias = "dict[str, JSONValue] | list[JSONValue] | str | int | bool | None"
@@ -69,7 +69,8 @@ def decode(data: bytes | bytearray | memoryview) -> Any:
     Raises :class:`~broker.errors.CanonicalError` for anything else. Its text starts with the reason ("duplicate key",
     "key order", "float", "integer out of range", "negative zero", "escape not minimal", "lone surrogate",
     "invalid UTF-8", "BOM", "white space", "trailing data", "depth", ...), ``offset`` is the byte the fault starts at
-    and ``path`` the value it is in. Time and memory are linear in ``data``, whatever it holds.
+    and ``path`` the value it is in. Where such numbers are all that is wrong, the error is a
+    :class:`~broker.errors.NonportableNumberError`. Time and memory are linear in ``data``, whatever it holds.
     """
     if type(data) is not bytes:
         if not isinstance(data, (bytes, bytearray, memoryview)):
@@ -270,6 +271,7 @@ class _Scanner:
         self._data = data
         self._at = 0
         self._open: list[_Open] = []
+        self._numbers: list[tuple[int, int, CanonicalError]] = []
 
     def scan(self) -> None:
         """Raise for the first fault; return if there is none."""
@@ -282,6 +284,28 @@ class _Scanner:
         rest = self._data[self._at :]
         if rest:
             self._refuse("trailing data" if rest.strip(_WHITE_SPACE) else "white space", self._at)
+        if self._numbers:
+            self._refuse_numbers()
+
+    def _refuse_numbers(self) -> NoReturn:
+        """Raise for numbers alone, everything else being canonical."""
+        pieces: list[bytes] = []
+        done = 0
+        for start, end, _ in self._numbers:
+            pieces += (self._data[done:start], b"0")
+            done = end
+        pieces.append(self._data[done:])
+        first = self._numbers[0][2]
+        raise NonportableNumberError(
+            str(first),
+            paths=[str(error.path) for _, _, error in self._numbers],
+            zeroed=orjson.loads(b"".join(pieces)),
+            path=first.path,
+            offset=first.offset,
+            limit=first.limit,
+            observed=first.observed,
+            maximum=first.maximum,
+        )
 
     def _value(self) -> bool:
         """Scan a scalar, or the opening of a container up to its first value; true if a value must follow."""
@@ -358,22 +382,26 @@ class _Scanner:
         start = self._at
         match = _NUMBER.match(self._data, start)
         text = match.group() if match else b""
+        self._at = start + len(text)
         if _INTEGER.fullmatch(text) is None:
-            self._refuse("float" if _ANY_NUMBER.fullmatch(text) else "malformed number", start)
+            if _ANY_NUMBER.fullmatch(text) is None:
+                self._refuse("malformed number", start)
+            self._numbers.append((start, self._at, self._fault("float", start)))
+            return
         if text == b"-0":
             self._refuse("negative zero", start)
         digits = len(text) - text.startswith(b"-")
         # A longer run of digits is never converted: that takes quadratic time, and Python refuses it.
         observed = int(text) if digits <= _PORTABLE_DIGITS + 3 else None
         if observed is None or abs(observed) > MAX_PORTABLE_INTEGER:
-            self._refuse(
+            fault = self._fault(
                 f"integer out of range, {digits} digits",
                 start,
                 limit="MAX_PORTABLE_INTEGER",
                 observed=observed,
                 maximum=MAX_PORTABLE_INTEGER,
             )
-        self._at = start + len(text)
+            self._numbers.append((start, self._at, fault))
 
     def _string(self) -> str:
         data = self._data
@@ -422,7 +450,11 @@ class _Scanner:
             self._refuse("white space", self._at)
         return byte
 
-    def _refuse(
+    def _refuse(self, reason: str, offset: int, **bound: Any) -> NoReturn:
+        """Raise for the first fault there is: a number that was passed over, or else this one."""
+        raise self._numbers[0][2] if self._numbers else self._fault(reason, offset, **bound)
+
+    def _fault(
         self,
         reason: str,
         offset: int,
@@ -430,9 +462,9 @@ class _Scanner:
         limit: str | None = None,
         observed: int | None = None,
         maximum: int | None = None,
-    ) -> NoReturn:
+    ) -> CanonicalError:
         path = _path(container.segment for container in self._open if container.segment is not None)
-        raise CanonicalError(
+        return CanonicalError(
             f"{reason} at byte {offset}, in {path}",
             path=path,
             offset=offset,

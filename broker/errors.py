@@ -115,7 +115,7 @@ class BrokerError(Exception):
         self.maximum = maximum
         self.path = path
         self.offset = offset
-        self.faults = tuple(faults)
+        self.faults: tuple[Fault, ...] = tuple(faults)
         self.data = data
 
     @property
@@ -166,6 +166,19 @@ class CanonicalError(CallerError):
     """A value or its bytes are not canonical JSON; ``path`` or ``offset`` says where."""
 
     name = "parse_error"
+
+
+class NonportableNumberError(CanonicalError):
+    """Bytes whose only fault is numbers that not every JSON peer holds exactly: fractions, or integers out of range.
+
+    ``paths`` says where they all are. ``zeroed`` is the value with 0 in each of these places: whoever received the bytes
+    can still tell what was asked, and refuse it, but never use a number that was not sent.
+    """
+
+    def __init__(self, detail: str, *, paths: Sequence[str], zeroed: Any, **fields: Any) -> None:
+        super().__init__(detail, **fields)
+        self.paths = tuple(paths)
+        self.zeroed = zeroed
 
 
 class CapacityError(BrokerError):

@@ -31,7 +31,7 @@ from broker.errors import (
     UsageError,
 )
 from broker.wire.framing import LineFramer
-from broker.wire.jsonrpc import ABSENT, ErrorObject, notification, success
+from broker.wire.jsonrpc import ABSENT, ErrorObject, RequestId, notification, success
 from broker.wire.octet.contract import METHODS, limit_faults
 from broker.wire.octet.events import Closed, ConnectionEvent, Diagnostic, Initialized
 from broker.wire.octet.inbound import Inbound
@@ -314,6 +314,10 @@ class Connection:
             self.fail(error)
         else:
             self.outbound.abandon(request, reason, error, self._clock.monotonic_ms())
+
+    def answers_initialize(self, request_id: RequestId) -> bool:
+        """Whether an answer under this id is the one to ``initialize``."""
+        return self._initialize is not None and request_id == self._initialize.id
 
     def settle_initialize(self, request: HostRequest, answer: ErrorObject | None, result: Any) -> None:
         """Judge the answer to ``initialize``: the contract exists from here on, or the connection fails."""

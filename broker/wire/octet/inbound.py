@@ -12,9 +12,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from broker import canonical
-from broker.errors import CanonicalError, InvalidParamsError, ProtocolError, RemoteError
+from broker.errors import (
+    CanonicalError,
+    InvalidParamsError,
+    NegotiationError,
+    NonportableNumberError,
+    ProtocolError,
+    RemoteError,
+)
 from broker.limits import MAX_UNNEGOTIATED_NOTIFICATIONS
-from broker.wire.jsonrpc import ABSENT, Failure, Notification, Request, Success, classify
+from broker.wire.jsonrpc import ABSENT, Envelope, Failure, Notification, Request, Success, classify
 from broker.wire.octet.bus_models import BusDeclareParams, BusPublishParams, BusTopicParams
 from broker.wire.octet.contract import METHODS, is_notification
 from broker.wire.octet.events import CancelReceived, RequestReceived
@@ -46,8 +53,15 @@ class Inbound:
 
     def receive(self, line: bytes) -> None:
         """Handle one line without its LF."""
-        envelope = classify(_decode_line(line), is_notification=is_notification)
-        if isinstance(envelope, Request):
+        number_fault: NonportableNumberError | None = None
+        try:
+            value = _decode_line(line)
+        except NonportableNumberError as error:
+            value, number_fault = error.zeroed, error
+        envelope = classify(value, is_notification=is_notification)
+        if number_fault is not None:
+            self._on_bad_number(envelope, number_fault, line)
+        elif isinstance(envelope, Request):
             self._check_contract(envelope.method)
             self._on_request(envelope)
         elif isinstance(envelope, Notification):
@@ -67,6 +81,23 @@ class Inbound:
         assert selection is not None
         row = METHODS.get(method)
         return row is not None and row.from_extension and method in selection.methods
+
+    def _on_bad_number(self, envelope: Envelope, fault: NonportableNumberError, line: bytes) -> None:
+        """Numbers alone are wrong: a request is told so, a selection is refused; any other frame ends the stream."""
+        connection = self._connection
+        inside = all(path.startswith("$.params") for path in fault.paths)
+        if isinstance(envelope, Request) and inside and connection.selection is not None:
+            if self._may_send(envelope.method):
+                incoming = IncomingRequest(envelope.id, envelope.method, envelope.params)
+                self.table.add(incoming)
+                connection.refuse(incoming, InvalidParamsError(str(fault), path=fault.path))
+                connection.diagnose(f"refused request {quote(envelope.method)}: {fault}")
+            else:
+                self._on_request(envelope)
+            return
+        if isinstance(envelope, Success) and connection.answers_initialize(envelope.id):
+            raise NegotiationError(f"result of initialize: {fault}", name="invalid_params", path=fault.path)
+        raise _protocol_error(line, fault)
 
     def _on_request(self, envelope: Request) -> None:
         if not self._may_send(envelope.method):
@@ -139,6 +170,7 @@ class Inbound:
 
 
 def _decode_line(line: bytes) -> Any:
+    """The value of a line; a :class:`NonportableNumberError` is passed on, as the stream may survive it."""
     if line.endswith(b"\r"):
         problem, offset = "CR before LF", len(line) - 1
     elif not line:
@@ -146,14 +178,20 @@ def _decode_line(line: bytes) -> Any:
     else:
         try:
             return canonical.decode(line)
+        except NonportableNumberError:
+            raise
         except CanonicalError as error:
-            raise ProtocolError(
-                f"a frame that is not canonical JSON: {escape(str(error))}; it begins {quote(line)}",
-                name=error.name,
-                offset=error.offset,
-                path=error.path,
-                limit=error.limit,
-                observed=error.observed,
-                maximum=error.maximum,
-            ) from error
+            raise _protocol_error(line, error) from error
     raise ProtocolError(f"{problem}; the line begins {quote(line)}", name="parse_error", offset=offset)
+
+
+def _protocol_error(line: bytes, error: CanonicalError) -> ProtocolError:
+    return ProtocolError(
+        f"a frame that is not canonical JSON: {escape(str(error))}; it begins {quote(line)}",
+        name="parse_error",
+        offset=error.offset,
+        path=error.path,
+        limit=error.limit,
+        observed=error.observed,
+        maximum=error.maximum,
+    )
