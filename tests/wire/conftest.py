@@ -26,7 +26,12 @@ def initialize_params(bound: Iterable[str] = ("event_bus", "lifecycle_events"), 
     return encode(
         InitializeRequest(
             octet_version="0.8.0",
-            extension={"name": "tide", "version": "1.2.0", "manifest_path": "/srv/tide/extension.toml", "source": "explicit"},
+            extension={
+                "name": "tide",
+                "version": "1.2.0",
+                "manifest_path": "/srv/tide/extension.toml",
+                "source": "explicit",
+            },
             workspace="/srv/work",
             capabilities={"filesystem": "none", "network": False, "process": False},
             contributes={"tools": ["tide"]},
@@ -37,11 +42,15 @@ def initialize_params(bound: Iterable[str] = ("event_bus", "lifecycle_events"), 
     )
 
 
-def initialize_result(*, bus: bool = True, hooks: bool = False, tools: tuple[str, ...] = ("tide",), **limits: int) -> dict[str, Any]:
+def initialize_result(
+    *, bus: bool = True, hooks: bool = False, tools: tuple[str, ...] = ("tide",), **limits: int
+) -> dict[str, Any]:
     """A selection that is right in every point."""
     return {
         "api_version": "0.3",
-        "tools": [{"name": name, "description": "Next high water.", "parameters": {"type": "object"}} for name in tools],
+        "tools": [
+            {"name": name, "description": "Next high water.", "parameters": {"type": "object"}} for name in tools
+        ],
         "contract": {
             "schema": "octet.extension.api/0.3",
             "encoding": "octet-canonical-json-v1",

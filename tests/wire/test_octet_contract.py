@@ -24,9 +24,7 @@ from broker.wire.octet.schema import encode
 
 @pytest.mark.spec("octet.contract.capability-table")
 def test_capability_table() -> None:
-    by_offer = {
-        offer: {row.name for row in CAPABILITIES.values() if row.offer is offer} for offer in DefaultOffer
-    }
+    by_offer = {offer: {row.name for row in CAPABILITIES.values() if row.offer is offer} for offer in DefaultOffer}
     assert by_offer == {
         DefaultOffer.REQUIRED: {"content_parts", "core", "request_cancellation", "tool_call"},
         DefaultOffer.OPTIONAL: {

@@ -114,7 +114,11 @@ def test_the_first_fault_decides_the_row() -> None:
     params = {"name": "x" * 129, "arguments": None, "context": 0}
     with pytest.raises(InvalidParamsError) as caught:
         decode(models.ToolCallParams, params)
-    assert (caught.value.name, caught.value.code, caught.value.limit) == ("resource_exhausted", -32012, "MAX_TOOL_NAME_BYTES")
+    assert (caught.value.name, caught.value.code, caught.value.limit) == (
+        "resource_exhausted",
+        -32012,
+        "MAX_TOOL_NAME_BYTES",
+    )
     assert [fault.name for fault in caught.value.faults] == ["resource_exhausted", "invalid_params"]
     assert first(models.ToolCallParams, {**params, "other": 1}) == ("'other'", "invalid_params")
 
@@ -229,7 +233,10 @@ def test_bus_declare_params() -> None:
 def test_bus_contents_are_left_to_the_bus() -> None:
     assert check(bus.BusTopicParams, {"binding_id": "", "topic": "no topic at all"}) == []
     assert check(bus.BusPublishParams, {"binding_id": "b" * 999, "topic": "", "payload": [1]}) == []
-    assert first(bus.BusPublishParams, {"binding_id": "b", "topic": "t", "payload": None}) == ("payload", "invalid_params")
+    assert first(bus.BusPublishParams, {"binding_id": "b", "topic": "t", "payload": None}) == (
+        "payload",
+        "invalid_params",
+    )
     forged = {"binding_id": "b", "topic": "t", "payload": {}, "sequence": 1, "publisher": "host"}
     assert [fault.path for fault in check(bus.BusPublishParams, forged)] == ["'publisher'", "'sequence'"]
 

@@ -42,7 +42,9 @@ def changed(result: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
 
 
 def test_a_right_selection_is_the_contract(good_result: GoodResult) -> None:
-    selection = check_selection(good_result(hooks=True), offer=OFFER, expectation=Expectation(tools=("tide",), session_hooks=True))
+    selection = check_selection(
+        good_result(hooks=True), offer=OFFER, expectation=Expectation(tools=("tide",), session_hooks=True)
+    )
     assert isinstance(selection, Selection)
     assert selection.capabilities == frozenset(
         ("content_parts", "core", "event_bus", "lifecycle_events", "request_cancellation", "tool_call")
@@ -129,7 +131,9 @@ def test_a_known_but_unoffered_service_is_refused(good_result: GoodResult, names
 
 @pytest.mark.spec("octet.select.limits")
 def test_a_limit_above_the_offer_is_refused(good_result: GoodResult) -> None:
-    offer = build_offer(["event_bus"], limits=ProtocolLimits(max_frame_bytes=4_096, max_concurrent_requests=1, max_tools=1))
+    offer = build_offer(
+        ["event_bus"], limits=ProtocolLimits(max_frame_bytes=4_096, max_concurrent_requests=1, max_tools=1)
+    )
     at_offer = good_result(max_frame_bytes=4_096, max_concurrent_requests=1, max_tools=1)
     assert check_selection(at_offer, offer=offer, expectation=TIDE).limits == offer.limits
     for limit, value in (("max_frame_bytes", 4_097), ("max_concurrent_requests", 2), ("max_tools", 2)):
@@ -215,7 +219,9 @@ SCHEMA = {"type": "object", "properties": {"a": {"items": {"anyOf": [{"const": 1
     ],
 )  # fmt: skip
 def test_faults_of_a_tool_definition(good_result: GoodResult, member: str, value: Any, name: str, path: str) -> None:
-    error = refusal(changed(good_result(), f"tools/0/{member}", (lambda _: value) if member == "description" else value))
+    error = refusal(
+        changed(good_result(), f"tools/0/{member}", (lambda _: value) if member == "description" else value)
+    )
     assert (error.name, error.path) == (name, f"tools[0].{path}")
 
 
@@ -225,7 +231,12 @@ def test_tool_definitions_at_their_bounds(good_result: GoodResult) -> None:
         result = changed(good_result(tools=(name,)), "tools/0/description", "é" * 2_048)
         result = changed(result, "tools/0/output_schema", {**SCHEMA, "properties": {"p" * 256: {}}})
         assert check_selection(result, offer=OFFER, expectation=Expectation(tools=(name,))).tools[0].name == name
-    for name, row in [("n" * 129, "resource_exhausted"), ("", "invalid_params"), ("a\n", "invalid_params"), ("a\x85", "invalid_params")]:
+    for name, row in [
+        ("n" * 129, "resource_exhausted"),
+        ("", "invalid_params"),
+        ("a\n", "invalid_params"),
+        ("a\x85", "invalid_params"),
+    ]:
         error = refusal(good_result(tools=(name,)), Expectation(tools=(name,)))
         assert (error.name, error.path) == (row, "tools[0].name")
         assert str(error).isprintable()

@@ -188,7 +188,7 @@ class Connection:
         faults = check(_REASON, reason, "reason")
         if faults:
             refuse(faults, what="cancel", error=InvalidParamsError)
-        if not request.settled:
+        if not request.settled and self._phase is not Phase.CLOSED:
             detail = f"{request.method} was cancelled: {escape(reason)}"
             self.abandon(request, reason, CancelledError(detail, reason=reason, dispatched=request.dispatched))
 
