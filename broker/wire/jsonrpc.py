@@ -223,9 +223,8 @@ def _error_object(value: Any) -> ErrorObject:
 
 
 def _check_unknown(value: Mapping[str, Any], members: frozenset[str], prefix: str) -> None:
-    unknown = min(value.keys() - members, default=None)
-    if unknown is not None:
-        raise _fault(prefix + quote(unknown), "is not a member of this envelope")
+    if not value.keys() <= members:
+        raise _fault(prefix + quote(min(value.keys() - members)), "is not a member of this envelope")
 
 
 def _check_method(value: Any) -> str:

@@ -69,7 +69,7 @@ class Wire:
         self.connection = Connection(clock=self.clock, settings=ConnectionSettings(**settings), extension="tide")
         self.settled: list[HostRequest] = []
 
-    def initialize(self, *, hooks: bool = False, tools: tuple[str, ...] = ("tide",), **limits: int) -> HostRequest:
+    def initialize(self, *, hooks: bool = False, tools: tuple[str, ...] = ("tide",), **limits: Any) -> HostRequest:
         """Queue and write initialize."""
         request = self.connection.initialize(
             initialize_params(**limits), Expectation(tools=tools, session_hooks=hooks), self.settled.append
@@ -77,7 +77,7 @@ class Wire:
         self.written()
         return request
 
-    def ready(self, *, bus: bool = True, hooks: bool = False, **limits: int) -> Wire:
+    def ready(self, *, bus: bool = True, hooks: bool = False, **limits: Any) -> Wire:
         """Bring the connection to READY, with nothing left to read or write."""
         self.initialize(hooks=hooks)
         self.receive({"jsonrpc": "2.0", "id": 1, "result": initialize_result(bus=bus, hooks=hooks, **limits)})

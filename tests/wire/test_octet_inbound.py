@@ -62,11 +62,15 @@ def ending(wire: Any) -> Any:
         (b"[]", "invalid_request", "must be an object"),
         (b'{"id":2,"jsonrpc":"2.0","result":null}', "invalid_request", "result"),
         (b'{"id":2,"jsonrpc":"2.0"}', "invalid_request", "present: id"),
-        (b'{"error":{"code":-32602,"message":"Invalid params"},"id":2,"jsonrpc":"2.0"}', "invalid_request", "error table"),
+        (
+            b'{"error":{"code":-32602,"message":"Invalid params"},"id":2,"jsonrpc":"2.0"}',
+            "invalid_request",
+            "error table",
+        ),
         (b'{"error":{"code":-32000,"message":"x"},"id":2,"jsonrpc":"2.0"}', "invalid_request", "error table"),
         (b'{"id":"2","jsonrpc":"2.0","result":{}}', "invalid_request", "string id '2'"),
     ],
-)  # fmt: skip
+)
 def test_lines_that_end_the_stream(new_wire: NewWire, line: bytes, name: str, text: str) -> None:
     wire = new_wire().ready()
     request = wire.call()
@@ -147,6 +151,8 @@ def test_a_request_is_answered_once_under_its_own_id(new_wire: NewWire) -> None:
         '{"error":{"code":-32011,"message":"extension capability mismatch"},"id":"é","jsonrpc":"2.0"}\n'.encode(),
         b'{"error":{"code":-32602,"data":{"why":1},"message":"invalid params"},"id":0,"jsonrpc":"2.0"}\n',
     ]
+    with pytest.raises(UsageError, match="must be a dict, not NoneType"):
+        wire.connection.answer(first, None)
     with pytest.raises(UsageError):
         wire.connection.answer(first, {})
     with pytest.raises(UsageError):

@@ -36,7 +36,7 @@ def test_initialize_is_one_canonical_line_under_id_1(new_wire: NewWire, good_par
     request = wire.connection.initialize(good_params(["event_bus"]), Expectation())
     assert (wire.connection.phase, request.id, request.dispatched) == (Phase.INITIALIZING, 1, False)
     assert wire.connection.queued_frames == 1
-    assert wire.written() == [
+    assert b"".join(wire.written()) == (
         b'{"id":1,"jsonrpc":"2.0","method":"initialize","params":{"api_version":"0.3",'
         b'"capabilities":{"filesystem":"none","network":false,"process":false},'
         b'"contract":{"encoding":"octet-canonical-json-v1",'
@@ -48,7 +48,7 @@ def test_initialize_is_one_canonical_line_under_id_1(new_wire: NewWire, good_par
         b'"schema":"octet.extension.api/0.3"},"contributes":{"tools":["tide"]},'
         b'"extension":{"manifest_path":"/srv/tide/extension.toml","name":"tide","source":"explicit","version":"1.2.0"},'
         b'"flag_values":[],"host":{"session_id":null},"octet_version":"0.8.0","workspace":"/srv/work"}}\n'
-    ]
+    )
     assert request.dispatched
 
 

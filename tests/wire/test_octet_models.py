@@ -198,12 +198,27 @@ def test_session_hook_params_both_ways() -> None:
         assert models.SESSION_HOOK_PARAMS.encode(models.decode_hook_params(wire)) == wire
     faults = [
         ({"hook": "turn_start", "payload": {}}, ("hook", "invalid_params")),
-        ({"hook": "session_start", "payload": {"binding": {**BINDING, "session_id": ""}}}, ("payload.binding.session_id", "invalid_params")),
-        ({"hook": "session_start", "payload": {"binding": {**BINDING, "session_id": "a b"}}}, ("payload.binding.session_id", "invalid_params")),
-        ({"hook": "session_start", "payload": {"binding": {**BINDING, "session_id": "a" * 257}}}, ("payload.binding.session_id", "resource_exhausted")),
-        ({"hook": "session_start", "payload": {"binding": {**BINDING, "process_generation": 0}}}, ("payload.binding.process_generation", "invalid_params")),
-        ({"hook": "session_end", "payload": {**end["payload"], "outcome": "fine"}}, ("payload.outcome", "invalid_params")),
-    ]  # fmt: skip
+        (
+            {"hook": "session_start", "payload": {"binding": {**BINDING, "session_id": ""}}},
+            ("payload.binding.session_id", "invalid_params"),
+        ),
+        (
+            {"hook": "session_start", "payload": {"binding": {**BINDING, "session_id": "a b"}}},
+            ("payload.binding.session_id", "invalid_params"),
+        ),
+        (
+            {"hook": "session_start", "payload": {"binding": {**BINDING, "session_id": "a" * 257}}},
+            ("payload.binding.session_id", "resource_exhausted"),
+        ),
+        (
+            {"hook": "session_start", "payload": {"binding": {**BINDING, "process_generation": 0}}},
+            ("payload.binding.process_generation", "invalid_params"),
+        ),
+        (
+            {"hook": "session_end", "payload": {**end["payload"], "outcome": "fine"}},
+            ("payload.outcome", "invalid_params"),
+        ),
+    ]
     for value, expected in faults:
         assert first(models.SESSION_HOOK_PARAMS, value) == expected
 

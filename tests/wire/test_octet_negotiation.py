@@ -107,11 +107,16 @@ def test_list_order_carries_no_meaning(good_result: GoodResult) -> None:
         ("contract/limits/max_jokes", 1, "invalid_params", "contract.limits.'max_jokes'"),
         ("contract/capabilities", lambda n: n[1:], "capability_mismatch", "contract.capabilities"),
         ("contract/methods", lambda n: [m for m in n if m != "shutdown"], "capability_mismatch", "contract.methods"),
-        ("contract/methods", lambda n: [m for m in n if m != "bus/lifecycle"], "capability_mismatch", "contract.methods"),
+        (
+            "contract/methods",
+            lambda n: [m for m in n if m != "bus/lifecycle"],
+            "capability_mismatch",
+            "contract.methods",
+        ),
         ("contract/methods", lambda n: [m for m in n if m != "bus/event"], "capability_mismatch", "contract.methods"),
         ("contract/capabilities", lambda n: [*n, "lifecycle_events"], "capability_mismatch", "contract.capabilities"),
     ],
-)  # fmt: skip
+)
 def test_each_fault(good_result: GoodResult, path: str, value: Any, name: str, fault: str) -> None:
     error = refusal(changed(good_result(), path, value))
     assert (error.name, error.path) == (name, fault)
@@ -207,17 +212,32 @@ SCHEMA = {"type": "object", "properties": {"a": {"items": {"anyOf": [{"const": 1
         ("output_schema", None, "invalid_params", "output_schema"),
         ("output_schema", True, "invalid_params", "output_schema"),
         ("output_schema", {"$ref": "#"}, "invalid_params", "output_schema.'$ref'"),
-        ("output_schema", {"properties": {"a": {"pattern": "x"}}}, "invalid_params", "output_schema.properties.'a'.'pattern'"),
+        (
+            "output_schema",
+            {"properties": {"a": {"pattern": "x"}}},
+            "invalid_params",
+            "output_schema.properties.'a'.'pattern'",
+        ),
         ("output_schema", {"properties": []}, "invalid_params", "output_schema.properties"),
         ("output_schema", {"properties": {"a": True}}, "invalid_params", "output_schema.properties.'a'"),
-        ("output_schema", {"properties": {"p" * 257: {}}}, "resource_exhausted", "output_schema.properties.'" + "p" * 125 + "...'"),
+        (
+            "output_schema",
+            {"properties": {"p" * 257: {}}},
+            "resource_exhausted",
+            "output_schema.properties.'" + "p" * 125 + "...'",
+        ),
         ("output_schema", {"items": {"if": {}}}, "invalid_params", "output_schema.items.'if'"),
-        ("output_schema", {"additionalProperties": {"not": {}}}, "invalid_params", "output_schema.additionalProperties.'not'"),
+        (
+            "output_schema",
+            {"additionalProperties": {"not": {}}},
+            "invalid_params",
+            "output_schema.additionalProperties.'not'",
+        ),
         ("output_schema", {"oneOf": [{}, {"format": "x"}]}, "invalid_params", "output_schema.oneOf[1].'format'"),
         ("output_schema", {"allOf": {}}, "invalid_params", "output_schema.allOf"),
         ("title", "x", "invalid_params", "'title'"),
     ],
-)  # fmt: skip
+)
 def test_faults_of_a_tool_definition(good_result: GoodResult, member: str, value: Any, name: str, path: str) -> None:
     error = refusal(
         changed(good_result(), f"tools/0/{member}", (lambda _: value) if member == "description" else value)
@@ -301,13 +321,28 @@ def test_checks_run_in_a_fixed_order(good_result: GoodResult) -> None:
         ("capability_mismatch", "contract.methods[0]", "contract/methods", ["bus/declare"]),
         ("capability_mismatch", "contract.methods[0]", "contract/capabilities", ["event_bus", "session_lifecycle"]),
         ("invalid_params", "contract.limits.max_frame_bytes", "contract/limits/max_frame_bytes", 1_048_576),
-        ("resource_exhausted", "contract.limits.max_concurrent_requests", "contract/limits/max_concurrent_requests", 64),
+        (
+            "resource_exhausted",
+            "contract.limits.max_concurrent_requests",
+            "contract/limits/max_concurrent_requests",
+            64,
+        ),
         ("resource_exhausted", "tools", "contract/limits/max_tools", 2),
-        ("capability_mismatch", "contract.capabilities[1]", "contract/capabilities", [*good["capabilities"], "event_bus"]),
+        (
+            "capability_mismatch",
+            "contract.capabilities[1]",
+            "contract/capabilities",
+            [*good["capabilities"], "event_bus"],
+        ),
         ("capability_mismatch", "contract.methods", "contract/methods", [*good["methods"], "bus/subscribe"]),
-        ("capability_mismatch", "contract.limits.max_concurrent_requests", "contract/limits/max_concurrent_requests", 8),
+        (
+            "capability_mismatch",
+            "contract.limits.max_concurrent_requests",
+            "contract/limits/max_concurrent_requests",
+            8,
+        ),
         ("capability_mismatch", "contract.methods", "contract/methods", [*good["methods"], "bus/lifecycle"]),
-    ]  # fmt: skip
+    ]
     for name, fault, path, repair in steps:
         error = refusal(result, expectation, offer)
         assert (error.name, error.path) == (name, fault)

@@ -333,7 +333,7 @@ def test_a_settled_callback_sees_a_consistent_connection_and_may_use_it(new_wire
 
 def test_a_raising_callback_is_reported_and_the_others_still_settle(new_wire: NewWire) -> None:
     def explode(request: Any) -> None:
-        raise RuntimeError("\x1bboom")
+        raise RuntimeError("\x1bboom" + "m" * 5_000)
 
     wire = new_wire().ready()
     first = wire.connection.request("tool/call", 0, on_settled=explode)
@@ -342,7 +342,8 @@ def test_a_raising_callback_is_reported_and_the_others_still_settle(new_wire: Ne
     wire.connection.fail(ProtocolError("gone"))
     events = wire.events()
     assert [type(event) for event in events] == [Diagnostic, Closed]
-    assert events[0].text == "tide: on_settled of tool/call raised RuntimeError: \\x1bboom"
+    assert events[0].text.startswith("tide: on_settled of tool/call raised RuntimeError: \\x1bboommm")
+    assert len(events[0].text) == 1_024
     assert first.settled and wire.settled == [second]
 
 
