@@ -3,8 +3,8 @@
 A frame is exactly one of four shapes, told apart by which of the keys ``id``, ``method``, ``result`` and ``error`` are
 present: a :class:`Request`, a :class:`Notification`, a :class:`Success` or a :class:`Failure`. Anything else, an
 unknown member, or an error whose code and message are not one row of the error table, is a
-:class:`~broker.errors.ProtocolError` with the name ``invalid_request``: such a frame has no trustworthy id, so it cannot
-be answered and ends the stream.
+:class:`~broker.errors.ProtocolError` with the name ``invalid_request``: such a frame has no trustworthy id, so that it
+cannot be answered and ends the stream.
 
 Source: octet reference, sections "Canonical framing and JSON-RPC envelopes", "Errors" and the models ``JsonRpc*`` and
 ``ErrorObject``.
@@ -223,9 +223,8 @@ def _error_object(value: Any) -> ErrorObject:
 
 
 def _check_unknown(value: Mapping[str, Any], members: frozenset[str], prefix: str) -> None:
-    unknown = min(value.keys() - members, default=None)
-    if unknown is not None:
-        raise _fault(prefix + quote(unknown), "is not a member of this envelope")
+    if not value.keys() <= members:
+        raise _fault(prefix + quote(min(value.keys() - members)), "is not a member of this envelope")
 
 
 def _check_method(value: Any) -> str:

@@ -188,7 +188,7 @@ class Connection:
         faults = check(_REASON, reason, "reason")
         if faults:
             refuse(faults, what="cancel", error=InvalidParamsError)
-        if not request.settled:
+        if not request.settled and self._phase is not Phase.CLOSED:
             detail = f"{request.method} was cancelled: {escape(reason)}"
             self.abandon(request, reason, CancelledError(detail, reason=reason, dispatched=request.dispatched))
 
@@ -211,8 +211,11 @@ class Connection:
         """Answer the extension's request. Does nothing if the extension took it back, or the connection is closed.
 
         A result over the frame bound is replaced by ``resource_exhausted``. If the writer queue is full, or not even an
-        error fits the bound, the connection fails. Raises :class:`~broker.errors.UsageError` for a second answer.
+        error fits the bound, the connection fails. Raises :class:`~broker.errors.UsageError` for a second answer and
+        for a result that is not an object.
         """
+        if type(result) is not dict:
+            raise UsageError(f"a result must be a dict, not {type(result).__name__}", method=incoming.method)
         if self._may_answer(incoming):
             payload = canonical.encode(success(incoming.id, result))
             self._inbound.table.close(incoming)

@@ -29,7 +29,10 @@ class RequestReceived:
 
 @frozen
 class NotificationReceived:
-    """The extension tells something it may tell, with parameters of the right shape."""
+    """The extension tells something it may tell, with parameters of the right shape.
+
+    Not produced yet: every notification of an extension but ``$/cancelRequest`` belongs to a service that is not offered.
+    """
 
     method: str
     params: Any

@@ -118,6 +118,7 @@ class Inbound:
         if not self._may_send(envelope.method):
             self._drop(f"{quote(envelope.method)}: unknown or not negotiated")
             return
+        # The only notification an extension can have selected while no provider service is offered.
         try:
             params = decode(CancelRequestParams, envelope.params, what=f"params of {envelope.method}")
         except InvalidParamsError as error:
