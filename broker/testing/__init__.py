@@ -1,7 +1,9 @@
-"""The public test kit."""
+"""The public test kit: a clock that tests move, extensions as objects, a driver without processes."""
 
 from __future__ import annotations
 
 from broker.testing.clock import ManualClock
+from broker.testing.memory import MemoryDriver
+from broker.testing.scripted import ScriptedExtension, serve_stdio
 
-__all__ = ["ManualClock"]
+__all__ = ["ManualClock", "MemoryDriver", "ScriptedExtension", "serve_stdio"]
