@@ -152,7 +152,7 @@ class Child:
     """A running process with its three pipe ends, all non-blocking. Made by :func:`spawn`.
 
     ``pid`` is also the id of its process group and session. ``stdin_fd``, ``stdout_fd`` and ``stderr_fd`` are this
-    side's ends; ``pidfd`` becomes readable when the process ends, where the system has such descriptors, else it is ``None``.
+    side's ends; ``pidfd`` becomes readable when the process ends, or is ``None`` where the system has no such thing.
     The descriptors belong to this object: poll them, read and write them, but close them through it. Signals and
     ``poll`` are safe from several threads. A child that is forgotten before it was reaped is killed with its group, and
     a ``ResourceWarning`` says so.
