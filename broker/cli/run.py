@@ -10,6 +10,7 @@ from typing import Any
 
 from broker.adapters.aio import AsyncHost, AsyncSession
 from broker.adapters.discovery import directory_warnings, find_manifests, load_manifest
+from broker.bus import trace
 from broker.cli import records
 from broker.cli.arguments import json_argument
 from broker.cli.exit_codes import FAILURE, OK
@@ -86,7 +87,13 @@ def _connect(session: AsyncSession, view: View, activity: Activity) -> None:
             view.show(record)
 
     session.add_observer(lambda notice: show(records.from_notice(notice)))
-    session.bus.add_trace(lambda record: show(records.from_trace(record)))
+
+    def on_bus(record: trace.Record) -> None:
+        # Topics that go because the session ends are no news.
+        if not (isinstance(record, trace.Withdrawn) and session.session.closed):
+            show(records.from_trace(record))
+
+    session.bus.add_trace(on_bus)
 
 
 async def _serve(
