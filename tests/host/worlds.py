@@ -1,0 +1,154 @@
+"""One session run two ways: over in-memory pairs on a manual clock, and over real processes in an asyncio loop."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+import sys
+import textwrap
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from broker.adapters.aio import AsyncioDriver
+from broker.adapters.aio.host import wait
+from broker.host import Extension, Host, HostSettings, Notice, Outcome, Session
+from broker.testing import ManualClock, MemoryDriver, ScriptedExtension
+from broker.wire.octet.manifest import Manifest, parse_manifest
+
+T = TypeVar("T")
+BOUND_S = 10.0
+
+
+def manifest(
+    path: str, name: str, *, tools: Iterable[str] = (), hooks: bool = False, args: Iterable[str] = (), extra: str = ""
+) -> Manifest:
+    text = f'''name = "{name}"
+version = "1.0.0"
+api_version = "0.3"
+[entrypoint]
+command = "main.py"
+args = {list(args)!r}
+[contributes]
+tools = {list(tools)!r}
+{'hooks = ["session_start", "session_end"]' if hooks else ""}
+{extra}
+'''
+    return parse_manifest(text.encode(), path=path)
+
+
+class World:
+    """What a test does with a session, whatever carries it. ``scripts`` maps an extension's name to its class."""
+
+    session: Session
+    host: Host
+
+    def __init__(self) -> None:
+        self.notices: list[Notice] = []
+
+    def add(self, script: type[ScriptedExtension], name: str, **options: Any) -> Extension:
+        raise NotImplementedError
+
+    def settle(self, outcome: Outcome[T]) -> T:
+        """Let things happen until ``outcome`` settles; its result, or the error it failed with."""
+        raise NotImplementedError
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Let things happen until ``condition`` holds."""
+        raise NotImplementedError
+
+    def start(self, script: type[ScriptedExtension], name: str, **options: Any) -> Extension:
+        extension = self.add(script, name, **options)
+        return self.settle(extension.start())
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def _open(self, host: Host, workspace: str) -> None:
+        self.host = host
+        self.session = host.open_session(workspace)
+        self.session.add_observer(self.notices.append)
+
+
+class MemoryWorld(World):
+    def __init__(self, workspace: Path, settings: HostSettings | None = None) -> None:
+        super().__init__()
+        self.clock = ManualClock()
+        self._factories: dict[str, Any] = {}
+        self.driver = MemoryDriver(self.clock, self._factories)
+        self._open(Host(self.driver, settings=settings, clock=self.clock), str(workspace))
+
+    def add(self, script: type[ScriptedExtension], name: str, **options: Any) -> Extension:
+        self._factories[name] = lambda generation: script()
+        return self.session.add(manifest(f"/ext/{name}/extension.toml", name, **options))
+
+    def settle(self, outcome: Outcome[T]) -> T:
+        self.driver.run()
+        assert outcome.done, "nothing more happens without the clock moving, and the outcome is still open"
+        return outcome.result()
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        self.driver.run()
+        assert condition(), "nothing more happens without the clock moving, and the condition does not hold"
+
+    def close(self) -> None:
+        self.settle_by_time(self.session.close())
+
+    def settle_by_time(self, outcome: Outcome[T], limit_ms: int = 60_000) -> T:
+        """As :meth:`settle`, moving the clock from deadline to deadline."""
+        start = self.clock.monotonic_ms()
+        self.driver.run()
+        while not outcome.done and self.clock.monotonic_ms() - start < limit_ms:
+            self.driver.advance(50)
+        return outcome.result()
+
+
+class ProcessWorld(World):
+    def __init__(self, workspace: Path, settings: HostSettings | None = None) -> None:
+        super().__init__()
+        self._root = workspace
+        self.loop = asyncio.new_event_loop()
+        self.driver = self.loop.run_until_complete(self._make_driver())
+        self._open(Host(self.driver, settings=settings), str(workspace))
+
+    @staticmethod
+    async def _make_driver() -> AsyncioDriver:
+        return AsyncioDriver()
+
+    def add(self, script: type[ScriptedExtension], name: str, **options: Any) -> Extension:
+        directory = self._root / name
+        directory.mkdir(exist_ok=True)
+        main = directory / "main.py"
+        main.write_text(
+            textwrap.dedent(f"""\
+                #!{sys.executable}
+                import importlib.util, sys
+                sys.path[:0] = {[str(Path(__file__).parents[2])]!r}
+                spec = importlib.util.spec_from_file_location("scripts", {sys.modules[script.__module__].__file__!r})
+                module = importlib.util.module_from_spec(spec)
+                sys.modules["scripts"] = module
+                spec.loader.exec_module(module)
+                from broker.testing import serve_stdio
+                serve_stdio(getattr(module, sys.argv[1])())
+                """)
+        )
+        main.chmod(main.stat().st_mode | stat.S_IXUSR)
+        path = str(directory / "extension.toml")
+        return self.session.add(manifest(path, name, args=[script.__name__], **options))
+
+    def settle(self, outcome: Outcome[T]) -> T:
+        return self.loop.run_until_complete(asyncio.wait_for(wait(outcome), BOUND_S))
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        end = self.loop.time() + BOUND_S
+        while not condition():
+            assert self.loop.time() < end, f"the condition did not hold within {BOUND_S} s"
+            self.loop.run_until_complete(asyncio.sleep(0.005))
+
+    def close(self) -> None:
+        try:
+            self.settle(self.session.close())
+        finally:
+            self.loop.run_until_complete(self.driver.aclose())
+            self.loop.run_until_complete(self.loop.shutdown_default_executor())
+            self.loop.close()
