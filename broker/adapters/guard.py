@@ -18,6 +18,7 @@ import time
 import weakref
 from typing import Final
 
+from broker.clock import SystemClock
 from broker.errors import UsageError
 from broker.limits import EXIT_GRACE_MS
 
@@ -113,9 +114,10 @@ class OrphanGuard:
             self._closed = True
             self._groups.clear()
             self._close_pipe()
-            deadline = time.monotonic() + EXIT_GRACE_MS / 1000
+            clock = SystemClock()
+            deadline = clock.monotonic_ms() + EXIT_GRACE_MS
             while not self._ended():
-                if time.monotonic() >= deadline:
+                if clock.monotonic_ms() >= deadline:
                     self._kill()
                     break
                 time.sleep(_POLL_SECONDS)
