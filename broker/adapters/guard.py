@@ -16,7 +16,7 @@ import subprocess
 import threading
 import time
 import weakref
-from typing import Final
+from typing import Final, Self
 
 from broker.clock import SystemClock
 from broker.errors import UsageError
@@ -40,6 +40,7 @@ for group in $groups; do
 done
 exit 0
 """
+_DEAF_TO: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 _POLL_SECONDS: Final = 0.005
 
 
@@ -122,7 +123,7 @@ class OrphanGuard:
                     break
                 time.sleep(_POLL_SECONDS)
 
-    def __enter__(self) -> OrphanGuard:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -139,6 +140,8 @@ class OrphanGuard:
 
     def _start(self) -> None:
         reader, writer = os.pipe()
+        # The mask is inherited, so the helper cannot be ended in the moment before its script sets its traps either.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _DEAF_TO)
         try:
             process = subprocess.Popen(
                 [self._shell, "-c", _SCRIPT, "orphan-guard"],
@@ -155,6 +158,7 @@ class OrphanGuard:
             self._available = False
             return
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             os.close(reader)
         process.returncode = 0  # waited for by its id alone: Popen must neither reap it nor warn about it
         self._pid, self._pipe = process.pid, writer
