@@ -344,5 +344,3 @@ class Extension:
             },
             "host": self.session.host_json(),
         }
-
-

@@ -384,5 +384,3 @@ class Generation:
 
     def _diagnose(self, text: str, *, source: str = "host") -> None:
         self.extension.session.announce(Diagnostic(self.extension.name, self.number, source, text))
-
-

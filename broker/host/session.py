@@ -73,7 +73,9 @@ class Session:
         self._require_open()
         return self.bus.attach(name, instance_id=instance_id)
 
-    def add(self, manifest: Manifest, *, source: Source = "explicit", flags: Mapping[str, Any] | None = None) -> Extension:
+    def add(
+        self, manifest: Manifest, *, source: Source = "explicit", flags: Mapping[str, Any] | None = None
+    ) -> Extension:
         """Add an extension without starting it. ``flags`` are values for the flags its manifest declares.
 
         Raises ``version_mismatch`` for an API version whose wire is not built yet, and ``invalid_params`` for a name that

@@ -77,7 +77,7 @@ class _MemoryProcess:
 
 
 class MemoryDriver:
-    """A :class:`broker.host.Driver` whose processes are objects. ``factories`` maps an extension's name to its maker."""
+    """A :class:`broker.host.Driver` whose processes are objects; ``factories`` maps extension names to their makers."""
 
     def __init__(self, clock: ManualClock, factories: dict[str, Factory]) -> None:
         self._clock = clock

@@ -29,7 +29,7 @@ INVALID_PARAMS, CAPABILITY_MISMATCH, RESOURCE_EXHAUSTED = -32602, -32011, -32012
 ANSWER_SECONDS = 30.0
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The host answered a request with an error; ``code`` says which."""
 
     def __init__(self, method: str, code: int, message: str) -> None:
@@ -37,11 +37,11 @@ class Refused(Exception):
         self.code = code
 
 
-class Unbound(Exception):
+class UnboundError(Exception):
     """There is no bus to publish on at the moment: not offered, not bound yet, or the binding changed."""
 
 
-class Cancelled(Exception):
+class CancelledError(Exception):
     """The host cancelled the tool call."""
 
 
@@ -133,10 +133,10 @@ class Extension:
         return self._revision if self._bound.wait(timeout) else 0
 
     def publish(self, topic: str, payload: dict[str, Any]) -> int:
-        """Publish one event and give its sequence. Raises :class:`Refused`, or :class:`Unbound` without a bus."""
+        """Publish one event and give its sequence. Raises :class:`RefusedError`, or :class:`UnboundError` without a bus."""
         binding = self._binding
         if binding is None or not self._bound.is_set():
-            raise Unbound(topic)
+            raise UnboundError(topic)
         result = self._request("bus/publish", {"binding_id": binding, "topic": topic, "payload": payload})
         return int(result["sequence"])
 
@@ -266,7 +266,7 @@ class Extension:
             text, structured = tool.run(arguments, cancelled)
         except ValueError as error:
             failed, text = True, str(error)
-        except Cancelled:
+        except CancelledError:
             cancelled.set()
             text = ""
         except Exception as error:
@@ -308,9 +308,9 @@ class Extension:
                         self._bound.set()
                 else:
                     self._request("bus/subscribe", {"binding_id": binding, "topic": topic})
-            except Unbound as error:
+            except UnboundError as error:
                 log(f"not selected: {error}")
-            except Refused as error:
+            except RefusedError as error:
                 # A stale binding is refused when the bus was reset meanwhile; the next binding starts all over.
                 if error.code != CAPABILITY_MISMATCH or binding == self._binding:
                     log(str(error))
@@ -319,7 +319,7 @@ class Extension:
 
     def _request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         if method not in self._methods:
-            raise Unbound(method)
+            raise UnboundError(method)
         request = _Request()
         with self._lock:
             self._last_id += 1
@@ -329,10 +329,10 @@ class Extension:
         if not request.done.wait(ANSWER_SECONDS):
             with self._lock:
                 self._requests.pop(request_id, None)
-            raise Refused(method, -32603, "no answer in time")
+            raise RefusedError(method, -32603, "no answer in time")
         if "error" in request.answer:
             error = request.answer["error"]
-            raise Refused(method, error["code"], error["message"])
+            raise RefusedError(method, error["code"], error["message"])
         result: dict[str, Any] = request.answer["result"]
         return result
 

@@ -59,8 +59,10 @@ class Board:
             key=lambda report: (report["verdict"] != "error", -report["problems"], report["file"]),
         )[:limit]
         lines = [
-            f"{files} files, {size} bytes; {len(reports)} checked: "
-            f"{counts['ok']} ok, {counts['warning']} with findings, {counts['error']} broken"
+            (
+                f"{files} files, {size} bytes; {len(reports)} checked: "
+                f"{counts['ok']} ok, {counts['warning']} with findings, {counts['error']} broken"
+            )
         ]
         lines += [f"{report['verdict']}: {report['file']}: {report['summary']}" for report in worst]
         return "\n".join(lines), {"files": files, "bytes": size, "checked": len(reports), **counts, "worst": worst}

@@ -20,8 +20,8 @@ from octet_client import (  # noqa: E402
     INVALID_PARAMS,
     RESOURCE_EXHAUSTED,
     Extension,
-    Refused,
-    Unbound,
+    RefusedError,
+    UnboundError,
     enum_field,
     integer_field,
     log,
@@ -132,11 +132,11 @@ class Checker:
             try:
                 self.extension.publish(REPORT, payload)
                 return
-            except Unbound:
+            except UnboundError:
                 # Between two buses: the watcher names every file again on the next one.
                 if self.extension.wait_bound(timeout=1.0) == 0:
                     return
-            except Refused as error:
+            except RefusedError as error:
                 if error.code != RESOURCE_EXHAUSTED:
                     if error.code == INVALID_PARAMS:
                         log(f"no report on {name!a}: not a name the bus takes")

@@ -17,8 +17,8 @@ from octet_client import (  # noqa: E402
     INVALID_PARAMS,
     RESOURCE_EXHAUSTED,
     Extension,
-    Refused,
-    Unbound,
+    RefusedError,
+    UnboundError,
     enum_field,
     integer_field,
     log,
@@ -128,9 +128,9 @@ class Watcher:
                 continue
             try:
                 self.extension.publish(TOPIC, {"file": name, "kind": kind, "size": min(size, MAX_SIZE)})
-            except Unbound:
+            except UnboundError:
                 return
-            except Refused as error:
+            except RefusedError as error:
                 if error.code == INVALID_PARAMS:
                     self.skip(name)
                 elif error.code == RESOURCE_EXHAUSTED:
