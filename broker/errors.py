@@ -250,6 +250,16 @@ class ExitedError(ExtensionError):
         self.dispatched = dispatched
 
 
+class ArtifactError(ExtensionError):
+    """An artifact is not acceptable, or no longer what it was; ``ref_id`` names it. Nothing of it was shown."""
+
+    name = "invalid_params"
+
+    def __init__(self, detail: str, *, ref_id: str | None = None, **fields: Any) -> None:
+        super().__init__(detail, **fields)
+        self.ref_id = ref_id
+
+
 class SetupError(BrokerError):
     """The installation is at fault: no such executable, no such directory, no permission."""
 

@@ -122,6 +122,13 @@ MAX_SHORTCUT_DESCRIPTION_BYTES: Final = _limit("MAX_SHORTCUT_DESCRIPTION_BYTES",
 MAX_FLAG_VALUE_BYTES: Final = _limit("MAX_FLAG_VALUE_BYTES", 4_096, "bytes", "octet notes 1", "a string flag's value")
 MAX_FLAG_DESCRIPTION_BYTES: Final = _limit("MAX_FLAG_DESCRIPTION_BYTES", 1_024, "bytes", "octet notes 1", "a flag's description")
 
+# -- odek artifacts ----------------------------------------------------------------------------------------------------
+MAX_ARTIFACT_BYTES: Final = _limit("MAX_ARTIFACT_BYTES", 67_108_864, "bytes", "odek notes 4.5", "one artifact file")
+MAX_ARTIFACT_READ_BYTES: Final = _limit("MAX_ARTIFACT_READ_BYTES", 262_144, "bytes", "odek notes 8.5", "one read of an artifact by id; larger requests are clamped")
+ARTIFACT_READ_DEFAULT_BYTES: Final = _limit("ARTIFACT_READ_DEFAULT_BYTES", 65_536, "bytes", "odek notes 8.5", "one read of an artifact by id when no limit is given")
+MAX_REGISTERED_ARTIFACTS: Final = _limit("MAX_REGISTERED_ARTIFACTS", 1_024, "artifacts", "design", "artifacts of a session that can be read by id; the oldest are forgotten")
+MAX_HASH_CHUNK_BYTES: Final = _limit("MAX_HASH_CHUNK_BYTES", 1_048_576, "bytes", "design", "part of a file hashed at once")
+
 # -- command line ------------------------------------------------------------------------------------------------------
 MAX_COMMAND_SECONDS: Final = _limit("MAX_COMMAND_SECONDS", 31_536_000, "s", "design", "a duration or timeout given on the command line")
 # fmt: on

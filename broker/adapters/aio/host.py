@@ -47,7 +47,7 @@ class AsyncHost:
     async def open_session(self, workspace: str | os.PathLike[str] = ".", *, name: str | None = None) -> AsyncSession:
         """Open a session on a directory; raises :class:`SetupError` when it is none."""
         host, driver = self._started()
-        path = os.path.abspath(workspace)
+        path = os.path.abspath(workspace)  # noqa: ASYNC240 - it reads the working directory, no more
         if not await asyncio.get_running_loop().run_in_executor(None, os.path.isdir, path):
             raise SetupError(f"workspace {path!r} is not a directory", path=path)
         return AsyncSession(host.open_session(path, name=name), driver)
