@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Call(Outcome[ToolCallResult]):
-    """A tool call on its way. ``cancel()`` releases the caller at once; the extension is told once, if it had the call."""
+    """A tool call on its way. ``cancel()`` releases the caller at once and tells the extension, if it had the call."""
 
     def __init__(self, generation: Generation) -> None:
         super().__init__()
@@ -122,10 +122,10 @@ class Extension:
         return call
 
     def reload(self, manifest: Manifest | None = None) -> Outcome[Extension]:
-        """Start and negotiate a new generation beside the serving one, then switch; settles when calls go to it.
+        """Start and negotiate a new generation beside the serving one, then switch; settles when it serves.
 
-        A candidate that fails leaves the serving generation untouched. A new manifest must contribute the same tools and
-        hooks. Pending calls of the old generation get a bounded time, then are cancelled; none is repeated.
+        A candidate that fails leaves the serving generation untouched. A new manifest must contribute the same tools
+        and hooks. Pending calls of the old generation get a bounded time, then are cancelled; none is repeated.
         """
         if self.generation is None or not self.generation.alive or self._stop is not None:
             raise UsageError(f"{self.name} cannot be reloaded while it is {self.health.value}", extension=self.name)

@@ -15,7 +15,7 @@ from broker.clock import Clock
 from broker.errors import InvalidParamsError, SetupError, UsageError
 from broker.host.driver import Driver
 from broker.host.extension import Call, Extension
-from broker.host.generation import Generation
+from broker.host.link import ProcessLink
 from broker.host.notices import Diagnostic, Notice
 from broker.host.outcome import Outcome
 from broker.host.settings import HostSettings
@@ -78,8 +78,8 @@ class Session:
     ) -> Extension:
         """Add an extension without starting it. ``flags`` are values for the flags its manifest declares.
 
-        Raises ``version_mismatch`` for an API version whose wire is not built yet, and ``invalid_params`` for a name that
-        is taken or a flag that is not declared.
+        Raises ``version_mismatch`` for an API version whose wire is not built yet, and ``invalid_params`` for a name
+        that is taken or a flag that is not declared.
         """
         self._require_open()
         if manifest.api_version not in SUPPORTED_API_VERSIONS:
@@ -96,7 +96,7 @@ class Session:
         return extension
 
     def remove(self, name: str) -> None:
-        """Forget an extension that has ended, so that its name is free again; raises :class:`UsageError` before that."""
+        """Forget an extension that has ended, so that its name is free; raises :class:`UsageError` before that."""
         extension = self.extension(name)
         if not extension.ended:
             raise UsageError(f"{name} has not ended; stop it first", extension=name)
@@ -133,7 +133,7 @@ class Session:
         return closing
 
     def add_observer(self, observer: Observer) -> Callable[[], None]:
-        """Call ``observer(notice)`` for every start, exit, change of health and diagnostic; gives a function to end it."""
+        """Call ``observer(notice)`` for every start, exit, change of health and diagnostic; gives what ends it."""
         self._observers = (*self._observers, observer)
 
         def remove() -> None:
@@ -144,8 +144,8 @@ class Session:
     # -- for drivers ---------------------------------------------------------------------------------------------------
 
     @property
-    def generations(self) -> tuple[Generation, ...]:
-        """Every generation whose process has not ended."""
+    def links(self) -> tuple[ProcessLink, ...]:
+        """Everything whose process has not ended."""
         return tuple(generation for extension in self._extensions.values() for generation in extension.generations)
 
     def tick(self) -> None:

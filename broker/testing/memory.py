@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from broker.errors import BrokerError, SetupError
-from broker.host import Generation, Session
+from broker.host import Generation, ProcessLink, Session
 from broker.host.output import Output
 from broker.limits import MAX_DELIVERY_ROUNDS
 from broker.testing.clock import ManualClock
@@ -87,9 +87,10 @@ class MemoryDriver:
         self._sessions: dict[Session, None] = {}
         self.spawned: list[ScriptedExtension] = []
 
-    def spawn(self, generation: Generation) -> None:
-        """Start the generation's object at the next :meth:`run`."""
-        self._starting.append(generation)
+    def spawn(self, link: ProcessLink) -> None:
+        """Start the link's object at the next :meth:`run`."""
+        assert isinstance(link, Generation)
+        self._starting.append(link)
 
     def schedule(self, session: Session) -> None:
         """Remember the session; :meth:`run` looks at all of them."""
