@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from broker.host.outcome import Outcome
 
 if TYPE_CHECKING:
     from broker.host.link import ProcessLink
     from broker.host.session import Session
+
+T = TypeVar("T")
 
 
 class Process(Protocol):
@@ -35,6 +40,10 @@ class Driver(Protocol):
 
     def spawn(self, link: ProcessLink) -> None:
         """Begin to start the link's process; returns at once."""
+        ...
+
+    def offload(self, work: Callable[[], T]) -> Outcome[T]:
+        """Do ``work`` where it may block, away from the session's thread; settles in the session's thread."""
         ...
 
     def schedule(self, session: Session) -> None:

@@ -1,7 +1,8 @@
 """Session hooks of one extension: exactly one end for every start, over crashes and reloads.
 
 Ownership is recorded before ``session_start`` leaves, so a start that timed out still gets its end. An answer other
-than ``continue`` is recorded and never obeyed. Source: octet reference, ``SessionHookParams``; octet notes, section 4.2.
+than ``continue`` is recorded and never obeyed. Source: octet reference,
+``SessionHookParams``; octet notes, section 4.2.
 """
 
 from __future__ import annotations

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from broker.errors import BrokerError, SetupError
-from broker.host import Generation, ProcessLink, Session
+from broker.host import Generation, Outcome, ProcessLink, Session
 from broker.host.output import Output
 from broker.limits import MAX_DELIVERY_ROUNDS
 from broker.testing.clock import ManualClock
 from broker.testing.scripted import ScriptedExtension
 
+T = TypeVar("T")
 Factory: TypeAlias = Callable[[Generation], ScriptedExtension]
 
 
@@ -95,6 +96,12 @@ class MemoryDriver:
     def schedule(self, session: Session) -> None:
         """Remember the session; :meth:`run` looks at all of them."""
         self._sessions[session] = None
+
+    def offload(self, work: Callable[[], T]) -> Outcome[T]:
+        """Do ``work`` at once: in memory nothing blocks."""
+        outcome: Outcome[T] = Outcome()
+        outcome.settle_with(work)
+        return outcome
 
     def run(self) -> None:
         """Let everything happen that can without the clock moving."""

@@ -7,15 +7,18 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from broker.adapters.aio.pump import ProcessPump
 from broker.adapters.guard import OrphanGuard
 from broker.adapters.launch import launch
 from broker.adapters.process import Child
 from broker.errors import BrokerError, SetupError, UsageError
-from broker.host import ProcessLink, Session
+from broker.host import Outcome, ProcessLink, Session
+
+T = TypeVar("T")
 
 
 class AsyncioDriver:
@@ -63,6 +66,12 @@ class AsyncioDriver:
             self._loop.call_soon_threadsafe(self._look, session)
         except RuntimeError:
             pass  # the loop is closed; nothing will be written any more
+
+    def offload(self, work: Callable[[], T]) -> Outcome[T]:
+        """Do ``work`` in a thread of the loop's pool."""
+        outcome: Outcome[T] = Outcome()
+        self._loop.run_in_executor(None, work).add_done_callback(lambda done: outcome.settle_with(done.result))
+        return outcome
 
     def _look(self, session: Session) -> None:
         with self._pending_lock:
