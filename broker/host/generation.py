@@ -23,9 +23,11 @@ from broker.limits import MAX_WRITER_FRAMES
 from broker.wire.octet.connection import Connection, ConnectionSettings, Phase
 from broker.wire.octet.events import Closed, Initialized, RequestReceived
 from broker.wire.octet.events import Diagnostic as WireDiagnostic
+from broker.wire.octet.manifest_model import Manifest
 from broker.wire.octet.models import ToolDefinition, decode_shutdown_result, decode_tool_result
 from broker.wire.octet.negotiation import Expectation
 from broker.wire.octet.requests import HostRequest
+from broker.wire.quoting import escape
 
 if TYPE_CHECKING:
     from broker.host.extension import Extension
@@ -45,11 +47,16 @@ class Generation:
     """One start of an extension's process. The session calls the first half of its methods, the driver the second."""
 
     def __init__(
-        self, extension: Extension, number: int, initialize: dict[str, Any], settings: ConnectionSettings
+        self,
+        extension: Extension,
+        manifest: Manifest,
+        number: int,
+        initialize: dict[str, Any],
+        settings: ConnectionSettings,
     ) -> None:
         self.extension = extension
         self.number = number
-        self.manifest = extension.manifest
+        self.manifest = manifest
         self.stage = Stage.STARTING
         self.tools: tuple[ToolDefinition, ...] = ()
         self.peer: Peer | None = None
@@ -60,7 +67,8 @@ class Generation:
         self._stderr = StderrLog()
         self._calls: set[HostRequest] = set()
         self._bus_writes = 0
-        self.acknowledged = False
+        self._acknowledged = False
+        self._killed = False
         self._deadline: tuple[int, Callable[[], None]] | None = None
         self._detach_when_written = False
 
@@ -75,6 +83,13 @@ class Generation:
     def busy(self) -> bool:
         """Whether a tool call is on its way."""
         return bool(self._calls)
+
+    @property
+    def stopped_how(self) -> str:
+        """How an orderly stop went: graceful is acknowledged and exited."""
+        if self._acknowledged:
+            return "acknowledged shutdown but did not exit, and was killed" if self._killed else "stopped"
+        return f"{'was killed' if self._killed else 'ended'} without acknowledging shutdown"
 
     def call(
         self,
@@ -143,7 +158,7 @@ class Generation:
             act = self._deadline[1]
             self._deadline = None
             act()
-        if self.stage in (Stage.INITIALIZING, Stage.READY, Stage.DRAINING):
+        if self.stage in (Stage.INITIALIZING, Stage.READY, Stage.DRAINING) and not self._killed:
             self.connection.tick()
             self._drain_events()
         if self.peer is not None and self.peer.closed and self.stage is Stage.READY and self.failure is None:
@@ -158,7 +173,7 @@ class Generation:
     def next_deadline(self) -> int | None:
         """The earliest monotonic millisecond at which :meth:`tick` has something to do."""
         mine = None if self._deadline is None else self._deadline[0]
-        theirs = None if self.stage is Stage.ENDED or self.failure is not None else self.connection.next_deadline()
+        theirs = None if self.stage is Stage.ENDED or self._killed else self.connection.next_deadline()
         return min((due for due in (mine, theirs) if due is not None), default=None)
 
     # -- the driver's side ---------------------------------------------------------------------------------------------
@@ -209,7 +224,8 @@ class Generation:
         if self.failure is not None or self.stage is Stage.ENDED:
             return
         if self.stage is not Stage.DRAINING:
-            self._after(self.extension.session.settings.stream_end_grace_ms, self._output_closed)
+            grace_ms = self.extension.session.settings.stream_end_grace_ms
+            self._after(grace_ms, lambda: self._closed_but_alive("output"))
 
     def exited(self, status: int | None) -> None:
         """The process is gone and reaped; everything it wrote was received before."""
@@ -247,7 +263,8 @@ class Generation:
     def write_failed(self) -> None:
         """The process closed its stdin; what it still has to say, and its exit, decide what happens."""
         if self.failure is None and self.stage not in (Stage.DRAINING, Stage.ENDED):
-            self._after(self.extension.session.settings.stream_end_grace_ms, self._output_closed)
+            grace_ms = self.extension.session.settings.stream_end_grace_ms
+            self._after(grace_ms, lambda: self._closed_but_alive("input"))
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -325,19 +342,17 @@ class Generation:
             return
         if request is not None and request.error is not None:
             self._diagnose(f"shutdown: {request.error}")
-        self.acknowledged = request is not None and request.error is None
+        self._acknowledged = request is not None and request.error is None
         if self.peer is not None:
             self.peer.detach()
         if self._process is not None:
             self._process.close_stdin()
         self._after(self.extension.session.settings.exit_grace_ms, self._kill)
 
-    def _output_closed(self) -> None:
-        self.connection.receive_eof()
-        self._drain_events()
+    def _closed_but_alive(self, which: str) -> None:
         self.fail(
             ExitedError(
-                f"{self._name}: closed its output but did not exit{self._stderr_note()}",
+                f"{self._name}: closed its {which} but did not exit{self._stderr_note()}",
                 extension=self.extension.name,
                 stderr_tail=self._stderr.tail,
             )
@@ -357,6 +372,7 @@ class Generation:
         return f"; its stderr ends with: {self._stderr.tail}" if self._stderr.tail else ""
 
     def _kill(self) -> None:
+        self._killed = True
         if self._process is not None:
             self._process.kill()
             self._after(self.extension.session.settings.exit_grace_ms, self._give_up)
@@ -383,4 +399,4 @@ class Generation:
         self.extension.session.changed()
 
     def _diagnose(self, text: str, *, source: str = "host") -> None:
-        self.extension.session.announce(Diagnostic(self.extension.name, self.number, source, text))
+        self.extension.session.announce(Diagnostic(self.extension.name, self.number, source, escape(text)))
