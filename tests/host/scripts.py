@@ -86,7 +86,8 @@ class Collector(ScriptedExtension):
         elif method == "bus/event":
             self.log.append([params["sequence"], params["payload"]["n"]])
         elif method is None and str(message.get("id", "")).startswith("subscribe"):
-            self.log.append(message["result"]["state"])
+            # Refused when the host has begun to shut down meanwhile.
+            self.log.append(message["result"]["state"] if "result" in message else "refused")
         elif method == "tool/call":
             self.answer(message["id"], {"content": [], "is_error": False, "metadata": {"log": self.log}})
         else:
