@@ -177,7 +177,7 @@ class NonportableNumberError(CanonicalError):
 
     def __init__(self, detail: str, *, paths: Sequence[str], zeroed: Any, **fields: Any) -> None:
         super().__init__(detail, **fields)
-        self.paths = tuple(paths)
+        self.paths: tuple[str, ...] = tuple(paths)
         self.zeroed = zeroed
 
 

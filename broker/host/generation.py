@@ -19,6 +19,7 @@ from broker.host.output import BusOutput, ControlOutput, Output
 from broker.limits import MAX_WRITER_FRAMES
 from broker.wire.octet.connection import Connection, ConnectionSettings, Phase
 from broker.wire.octet.events import Closed, Diagnostic, Initialized, RequestReceived
+from broker.wire.octet.manifest_model import Manifest
 from broker.wire.octet.models import ToolDefinition, decode_shutdown_result, decode_tool_result
 from broker.wire.octet.negotiation import Expectation
 from broker.wire.octet.requests import HostRequest
@@ -31,16 +32,23 @@ class Generation(ProcessLink):
     """One start of an extension's process."""
 
     def __init__(
-        self, extension: Extension, number: int, initialize: dict[str, Any], settings: ConnectionSettings
+        self,
+        extension: Extension,
+        manifest: Manifest,
+        number: int,
+        initialize: dict[str, Any],
+        settings: ConnectionSettings,
     ) -> None:
         super().__init__(extension.session, extension.name, number)
         self.extension = extension
-        self.manifest = extension.manifest
+        self.manifest: Manifest = manifest
         self.tools: tuple[ToolDefinition, ...] = ()
         self.peer: Peer | None = None
-        self.acknowledged = False
-        self.connection = Connection(clock=extension.session.clock, settings=settings, extension=extension.name)
+        self.connection: Connection = Connection(
+            clock=extension.session.clock, settings=settings, extension=extension.name
+        )
         self._params = initialize
+        self._acknowledged = False
         self._calls: set[HostRequest] = set()
         self._bus_writes = 0
         self._detach_when_written = False
@@ -51,6 +59,13 @@ class Generation(ProcessLink):
     def busy(self) -> bool:
         """Whether a tool call is on its way."""
         return bool(self._calls)
+
+    @property
+    def stopped_how(self) -> str:
+        """How an orderly stop went: graceful is acknowledged and exited."""
+        if self._acknowledged:
+            return "acknowledged shutdown but did not exit, and was killed" if self._killed else "stopped"
+        return f"{'was killed' if self._killed else 'ended'} without acknowledging shutdown"
 
     def call(
         self,
@@ -139,10 +154,6 @@ class Generation(ProcessLink):
 
     def _receive_data(self, data: bytes) -> None:
         self.connection.receive_data(data)
-        self._drain_events()
-
-    def _end_of_output(self) -> None:
-        self.connection.receive_eof()
         self._drain_events()
 
     def _settle_failed(self, error: BrokerError) -> None:
@@ -251,7 +262,7 @@ class Generation(ProcessLink):
             return
         if request is not None and request.error is not None:
             self._diagnose(f"shutdown: {request.error}")
-        self.acknowledged = request is not None and request.error is None
+        self._acknowledged = request is not None and request.error is None
         if self.peer is not None:
             self.peer.detach()
         if self._process is not None:

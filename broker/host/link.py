@@ -18,6 +18,7 @@ from broker.host.driver import Process
 from broker.host.notices import Diagnostic
 from broker.host.output import Output
 from broker.host.stderr import StderrLog
+from broker.wire.quoting import escape
 
 if TYPE_CHECKING:
     from broker.host.session import Session
@@ -40,10 +41,11 @@ class ProcessLink(ABC):
         self.session = session
         self.name = name
         self.number = number
-        self.stage = Stage.STARTING
+        self.stage: Stage = Stage.STARTING
         self.failure: BrokerError | None = None
         self._process: Process | None = None
         self._stderr = StderrLog()
+        self._killed = False
         self._deadline: tuple[int, Callable[[], None]] | None = None
 
     # -- the session's side --------------------------------------------------------------------------------------------
@@ -68,13 +70,13 @@ class ProcessLink(ABC):
             act = self._deadline[1]
             self._deadline = None
             act()
-        if self.stage in (Stage.INITIALIZING, Stage.READY, Stage.DRAINING) and self.failure is None:
+        if self.stage in (Stage.INITIALIZING, Stage.READY, Stage.DRAINING) and not self._killed:
             self._tick_protocol()
 
     def next_deadline(self) -> int | None:
         """The earliest monotonic millisecond at which :meth:`tick` has something to do."""
         mine = None if self._deadline is None else self._deadline[0]
-        theirs = None if self.stage is Stage.ENDED or self.failure is not None else self._protocol_deadline()
+        theirs = None if self.stage is Stage.ENDED or self._killed else self._protocol_deadline()
         return min((due for due in (mine, theirs) if due is not None), default=None)
 
     # -- the driver's side ---------------------------------------------------------------------------------------------
@@ -114,11 +116,12 @@ class ProcessLink(ABC):
     def receive_eof(self) -> None:
         """The process closed its stdout. A moment is left for its exit, so that the error can say how it ended."""
         if self.alive:
-            self._after(self.session.settings.stream_end_grace_ms, self._output_closed)
+            self._after(self.session.settings.stream_end_grace_ms, lambda: self._closed_but_alive("output"))
 
     def write_failed(self) -> None:
         """The process closed its stdin; what it still has to say, and its exit, decide what happens."""
-        self.receive_eof()
+        if self.alive:
+            self._after(self.session.settings.stream_end_grace_ms, lambda: self._closed_but_alive("input"))
 
     def exited(self, status: int | None) -> None:
         """The process is gone and reaped; everything it wrote was received before."""
@@ -146,8 +149,7 @@ class ProcessLink(ABC):
     def _receive_data(self, data: bytes) -> None:
         """Take bytes of the process and act on what they say."""
 
-    @abstractmethod
-    def _end_of_output(self) -> None:
+    def _end_of_output(self) -> None:  # noqa: B027 - most protocols have nothing to add
         """Take the end of the process's output; may fail the link with a better error than a plain end."""
 
     @abstractmethod
@@ -180,11 +182,12 @@ class ProcessLink(ABC):
     def _shown(self) -> str:
         return f"{self.name} (generation {self.number})"
 
-    def _output_closed(self) -> None:
-        self._end_of_output()
+    def _closed_but_alive(self, which: str) -> None:
+        if which == "output":
+            self._end_of_output()
         self.fail(
             ExitedError(
-                f"{self._shown}: closed its output but did not exit{self._stderr_note()}",
+                f"{self._shown}: closed its {which} but did not exit{self._stderr_note()}",
                 extension=self.name,
                 stderr_tail=self._stderr.tail,
             )
@@ -204,6 +207,7 @@ class ProcessLink(ABC):
         return f"; its stderr ends with: {self._stderr.tail}" if self._stderr.tail else ""
 
     def _kill(self) -> None:
+        self._killed = True
         if self._process is not None:
             self._process.kill()
             self._after(self.session.settings.exit_grace_ms, self._give_up)
@@ -226,4 +230,4 @@ class ProcessLink(ABC):
         self.session.changed()
 
     def _diagnose(self, text: str, *, source: str = "host") -> None:
-        self.session.announce(Diagnostic(self.name, self.number, source, text))
+        self.session.announce(Diagnostic(self.name, self.number, source, escape(text)))

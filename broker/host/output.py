@@ -20,7 +20,7 @@ class ControlOutput:
     def __init__(self, frame: OutFrame, written: Callable[[OutFrame], None]) -> None:
         self._frame = frame
         self._written = written
-        self.data = frame.data
+        self.data: bytes = frame.data
 
     def written(self) -> None:
         """All bytes are with the process."""
@@ -37,7 +37,7 @@ class BusOutput:
 
     def __init__(self, held: Held, done: Callable[[], None]) -> None:
         self.held: Held | None = held
-        self.data = held.message.frame + b"\n"
+        self.data: bytes = held.message.frame + b"\n"
         self._done = done
 
     @property

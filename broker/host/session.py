@@ -42,15 +42,15 @@ class Session:
     def __init__(
         self, host: Host, *, workspace: str, driver: Driver, clock: Clock, settings: HostSettings, name: str | None
     ) -> None:
-        self.session_id = uuid.uuid4().hex
+        self.session_id: str = uuid.uuid4().hex
         self.name = name
         self.workspace = workspace
         self.driver = driver
         self.clock = clock
         self.settings = settings
-        self.bus = Bus(clock)
+        self.bus: Bus = Bus(clock)
         self.diagnostics: deque[Diagnostic] = deque(maxlen=MAX_DIAGNOSTICS)
-        self.diagnostics_dropped = 0
+        self.diagnostics_dropped: int = 0
         self._host = host
         self._extensions: dict[str, Extension] = {}
         self._observers: tuple[Observer, ...] = ()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from broker.host import HostSettings
 
 
 def _load(name: str) -> Any:
@@ -34,8 +36,30 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
 
 
 @pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Any]:
+    """A session over real processes."""
+    made = worlds.ProcessWorld(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Any]:
     """A session over in-memory pairs, whose clock the test moves."""
     made = worlds.MemoryWorld(tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture
+def make_memory(tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Makes sessions over in-memory pairs whose host has the given settings."""
+    made: list[Any] = []
+
+    def make(**settings: Any) -> Any:
+        made.append(worlds.MemoryWorld(tmp_path, HostSettings(**settings)))
+        return made[-1]
+
+    yield make
+    for world in made:
+        world.close()

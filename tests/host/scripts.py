@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 from broker.testing import ScriptedExtension
 
@@ -85,8 +86,87 @@ class Collector(ScriptedExtension):
         elif method == "bus/event":
             self.log.append([params["sequence"], params["payload"]["n"]])
         elif method is None and str(message.get("id", "")).startswith("subscribe"):
-            self.log.append(message["result"]["state"])
+            # Refused when the host has begun to shut down meanwhile.
+            self.log.append(message["result"]["state"] if "result" in message else "refused")
         elif method == "tool/call":
             self.answer(message["id"], {"content": [], "is_error": False, "metadata": {"log": self.log}})
         else:
             super().on_message(message)
+
+
+Act: TypeAlias = Callable[["Actor", dict[str, Any]], object]
+EMPTY = {"content": [], "is_error": False, "metadata": None}
+
+
+class Actor(ScriptedExtension):
+    """Behaves well but where ``play`` says otherwise: a method or hook, and what it does then; None is silence."""
+
+    def __init__(
+        self,
+        play: Mapping[str, Act | None] | None = None,
+        *,
+        tools: tuple[str, ...] = ("work",),
+        capabilities: tuple[str, ...] = (),
+        limits: Mapping[str, int] | None = None,
+    ) -> None:
+        super().__init__(tools=tools, capabilities=capabilities)
+        self.play = dict(play or {})
+        self.limits = dict(limits or {})
+
+    def on_message(self, message: dict[str, Any]) -> None:
+        key = message.get("method")
+        if key == "hook/run":
+            key = message["params"]["hook"]
+        if key in self.play:
+            act = self.play[key]
+            if act is not None:
+                act(self, message)
+        else:
+            super().on_message(message)
+
+    def on_eof(self) -> None:
+        if "eof" not in self.play:
+            super().on_eof()
+
+    @property
+    def heard(self) -> list[str]:
+        """What the host said, each frame by its method or hook; an answer by its id."""
+        return [_shown(message) for message in self.received]
+
+    def params_of(self, what: str) -> list[dict[str, Any]]:
+        """The parameters of every frame that :attr:`heard` calls ``what``."""
+        return [message["params"] for message, heard in zip(self.received, self.heard, strict=True) if heard == what]
+
+    def finish(self, number: int = -1) -> None:
+        """Answer a tool call that was left open."""
+        calls = [message for message in self.received if message.get("method") == "tool/call"]
+        self.answer(calls[number]["id"], EMPTY)
+
+
+def _shown(message: dict[str, Any]) -> Any:
+    method = message.get("method", message.get("id"))
+    return message["params"]["hook"] if method == "hook/run" else method
+
+
+def exits(status: int, stderr: bytes = b"") -> Act:
+    """Ends the process."""
+
+    def act(actor: Actor, message: dict[str, Any]) -> None:
+        actor.send_stderr(stderr)
+        actor.exit(status)
+
+    return act
+
+
+def answers(result: dict[str, Any]) -> Act:
+    """Answers with ``result``, and nothing else."""
+    return lambda actor, message: actor.answer(message["id"], result)
+
+
+def refuses(code: int, text: str, **more: Any) -> Act:
+    """Answers with an error."""
+
+    def act(actor: Actor, message: dict[str, Any]) -> None:
+        actor.send({"jsonrpc": "2.0", "id": message["id"], "error": {"code": code, "message": text, **more}})
+
+    return act

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from broker.adapters.aio import AsyncioDriver
 from broker.adapters.aio.host import wait
-from broker.host import Extension, Host, HostSettings, Notice, Outcome, Session
+from broker.host import Diagnostic, Exited, Extension, Host, HostSettings, Notice, Outcome, Session
 from broker.testing import ManualClock, MemoryDriver, ScriptedExtension
 from broker.wire.octet.manifest import Manifest, parse_manifest
 
@@ -79,8 +79,20 @@ class MemoryWorld(World):
         self._open(Host(self.driver, settings=settings, clock=self.clock), str(workspace))
 
     def add(self, script: type[ScriptedExtension], name: str, **options: Any) -> Extension:
-        self._factories[name] = lambda generation: script()
+        return self.add_made(name, lambda number: script(), **options)
+
+    def add_made(self, name: str, make: Callable[[int], ScriptedExtension], **options: Any) -> Extension:
+        """Add an extension whose generation ``number`` is ``make(number)``."""
+        self._factories[name] = lambda generation: make(generation.number)
         return self.session.add(manifest(f"/ext/{name}/extension.toml", name, **options))
+
+    def diagnostics(self) -> list[str]:
+        """The texts of all diagnostics so far."""
+        return [notice.text for notice in self.notices if isinstance(notice, Diagnostic)]
+
+    def exits(self) -> list[tuple[int, int | None, str]]:
+        """Generation, status and reason of every process that has ended."""
+        return [(n.generation, n.status, n.reason) for n in self.notices if isinstance(n, Exited)]
 
     def settle(self, outcome: Outcome[T]) -> T:
         self.driver.run()
