@@ -25,7 +25,7 @@ from broker.wire.octet.events import Closed, Initialized, RequestReceived
 from broker.wire.octet.events import Diagnostic as WireDiagnostic
 from broker.wire.octet.models import ToolDefinition, decode_shutdown_result, decode_tool_result
 from broker.wire.octet.negotiation import Expectation
-from broker.wire.octet.requests import HostRequest
+from broker.wire.requests import HostRequest
 
 if TYPE_CHECKING:
     from broker.host.extension import Extension

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from broker.bus import Held
 from broker.wire.octet.connection import Connection
-from broker.wire.octet.outbox import OutFrame
+from broker.wire.outbox import OutFrame
 
 
 class ControlOutput:

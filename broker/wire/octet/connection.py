@@ -39,11 +39,11 @@ from broker.wire.octet.incoming import IncomingRequest
 from broker.wire.octet.models import InitializeRequest
 from broker.wire.octet.negotiation import Expectation, Selection, check_selection
 from broker.wire.octet.outbound import Outbound
-from broker.wire.octet.outbox import OutFrame
-from broker.wire.octet.requests import HostRequest
 from broker.wire.octet.schema import Text, check, decode, refuse
 from broker.wire.octet.settings import ConnectionSettings, Phase
+from broker.wire.outbox import OutFrame
 from broker.wire.quoting import escape
+from broker.wire.requests import HostRequest
 
 __all__ = ["Connection", "ConnectionSettings", "HostRequest", "IncomingRequest", "OutFrame", "Phase"]
 

@@ -22,8 +22,8 @@ from broker.errors import (
 )
 from broker.limits import MAX_WRITER_FRAMES, TOMBSTONE_MS
 from broker.wire.jsonrpc import ABSENT, RequestId, failure, notification
-from broker.wire.octet.outbox import Outbox, OutFrame
-from broker.wire.octet.requests import HostRequest, RequestTable, WireState
+from broker.wire.outbox import Outbox, OutFrame
+from broker.wire.requests import HostRequest, RequestTable, WireState
 
 if TYPE_CHECKING:
     from broker.wire.octet.connection import Connection
