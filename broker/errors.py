@@ -222,6 +222,35 @@ class RemoteError(ExtensionError):
     """The extension answered a request with an error of the table; ``data`` is its data, as sent."""
 
 
+class McpError(ExtensionError):
+    """An MCP server answered a request with an error.
+
+    MCP leaves code and message to the server, so neither is of the error table: ``rpc_code`` (``None`` if the server sent
+    none that is an integer), ``rpc_message`` as sent, and its ``data``. What is shown is made safe and short first.
+    """
+
+    def __init__(self, detail: str, *, rpc_code: int | None, rpc_message: str, **fields: Any) -> None:
+        super().__init__(detail, **fields)
+        self.rpc_code = rpc_code
+        self.rpc_message = rpc_message
+
+
+class CatalogueError(ExtensionError):
+    """An MCP server's list of tools was refused as a whole: a bad or duplicate name, or a list without end."""
+
+    name = "invalid_params"
+
+
+class ArtifactError(ExtensionError):
+    """An artifact reference was refused, and with it the whole result; ``artifact`` is its id, ``path`` its place."""
+
+    name = "invalid_params"
+
+    def __init__(self, detail: str, *, artifact: str | None = None, **fields: Any) -> None:
+        super().__init__(detail, **fields)
+        self.artifact = artifact
+
+
 class ResultError(ExtensionError):
     """The extension answered a request with a result of the wrong shape; its stream lives."""
 
@@ -266,6 +295,12 @@ class SetupError(BrokerError):
 
 class ManifestError(SetupError):
     """An ``extension.toml`` is not valid; ``faults`` lists every fault with its key path."""
+
+    name = "invalid_params"
+
+
+class ConfigError(SetupError):
+    """A file with ``mcp_servers`` is not valid; ``faults`` lists every fault with its key path."""
 
     name = "invalid_params"
 

@@ -27,8 +27,8 @@ from broker.wire.octet.connection import ConnectionSettings
 from broker.wire.octet.contract import build_offer
 from broker.wire.octet.manifest_model import Manifest, Source
 from broker.wire.octet.models import ProtocolLimits, ToolCallResult, ToolDefinition
-from broker.wire.octet.requests import HostRequest
 from broker.wire.octet.schema import encode
+from broker.wire.requests import HostRequest
 
 if TYPE_CHECKING:
     from broker.host.session import Session

@@ -22,7 +22,7 @@ from broker.wire.octet.events import Closed, Diagnostic, Initialized, RequestRec
 from broker.wire.octet.manifest_model import Manifest
 from broker.wire.octet.models import ToolDefinition, decode_shutdown_result, decode_tool_result
 from broker.wire.octet.negotiation import Expectation
-from broker.wire.octet.requests import HostRequest
+from broker.wire.requests import HostRequest
 
 if TYPE_CHECKING:
     from broker.host.extension import Extension

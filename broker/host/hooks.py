@@ -15,8 +15,8 @@ from attrs import frozen
 from broker.errors import BrokerError
 from broker.host.notices import Diagnostic
 from broker.wire.octet.models import Continue, SessionHookResult, decode_hook_result
-from broker.wire.octet.requests import HostRequest
 from broker.wire.quoting import escape
+from broker.wire.requests import HostRequest
 
 if TYPE_CHECKING:
     from broker.host.extension import Extension

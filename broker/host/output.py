@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from broker.bus import Held
-from broker.wire.octet.outbox import OutFrame
+from broker.wire.outbox import OutFrame
 
 
 class ControlOutput:

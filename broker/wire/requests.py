@@ -19,7 +19,7 @@ from attrs import define, field
 
 from broker.errors import BrokerError, ResourceExhaustedError
 from broker.limits import MAX_TOMBSTONES, MAX_WAITING_REQUESTS
-from broker.wire.octet.outbox import OutFrame
+from broker.wire.outbox import OutFrame
 
 
 class WireState(Enum):
