@@ -242,7 +242,7 @@ class CatalogueError(ExtensionError):
 
 
 class ArtifactError(ExtensionError):
-    """An artifact reference was refused, and with it the whole result; ``artifact`` is its id, ``path`` its place."""
+    """An artifact was refused, or is no longer what it was; ``artifact`` is its id. Nothing of it was shown."""
 
     name = "invalid_params"
 
@@ -277,16 +277,6 @@ class ExitedError(ExtensionError):
         self.status = status
         self.stderr_tail = stderr_tail
         self.dispatched = dispatched
-
-
-class ArtifactError(ExtensionError):
-    """An artifact is not acceptable, or no longer what it was; ``ref_id`` names it. Nothing of it was shown."""
-
-    name = "invalid_params"
-
-    def __init__(self, detail: str, *, ref_id: str | None = None, **fields: Any) -> None:
-        super().__init__(detail, **fields)
-        self.ref_id = ref_id
 
 
 class SetupError(BrokerError):

@@ -155,7 +155,6 @@ MAX_FLAG_VALUE_BYTES: Final = _limit("MAX_FLAG_VALUE_BYTES", 4_096, "bytes", "oc
 MAX_FLAG_DESCRIPTION_BYTES: Final = _limit("MAX_FLAG_DESCRIPTION_BYTES", 1_024, "bytes", "octet notes 1", "a flag's description")
 
 # -- odek artifacts ----------------------------------------------------------------------------------------------------
-MAX_ARTIFACT_BYTES: Final = _limit("MAX_ARTIFACT_BYTES", 67_108_864, "bytes", "odek notes 4.5", "one artifact file")
 MAX_ARTIFACT_READ_BYTES: Final = _limit("MAX_ARTIFACT_READ_BYTES", 262_144, "bytes", "odek notes 8.5", "one read of an artifact by id; larger requests are clamped")
 ARTIFACT_READ_DEFAULT_BYTES: Final = _limit("ARTIFACT_READ_DEFAULT_BYTES", 65_536, "bytes", "odek notes 8.5", "one read of an artifact by id when no limit is given")
 MAX_REGISTERED_ARTIFACTS: Final = _limit("MAX_REGISTERED_ARTIFACTS", 1_024, "artifacts", "design", "artifacts of a session that can be read by id; the oldest are forgotten")
