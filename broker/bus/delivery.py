@@ -1,4 +1,4 @@
-"""Handing messages to handlers: outside the lock, first in first out for each peer, one failure never stops the rest."""
+"""Handing messages to handlers: outside the lock, first in first out for each peer, no failure stops the rest."""
 
 from __future__ import annotations
 

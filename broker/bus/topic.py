@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class Topic:
     """A declared topic. It lives until its publisher goes or the bus is bound anew, and is never declared again.
 
-    ``sinks`` is the cached tuple of inboxes an event is appended to; ``frame_limit`` the smallest frame bound among them.
-    Only the bus changes these, under its lock.
+    ``sinks`` is the cached tuple of inboxes an event is appended to; ``frame_limit`` the smallest frame bound among
+    them. Only the bus changes these, under its lock.
     """
 
     __slots__ = (
@@ -77,8 +77,8 @@ class Topic:
 class Interest:
     """One peer's interest in one topic name. ``topic`` is set while the subscription is active.
 
-    ``after`` is the publisher's sequence when the subscription became active: whatever is not newer was published for an
-    earlier subscription and is never delivered to this one.
+    ``after`` is the publisher's sequence when the subscription became active: whatever is not newer was published for
+    an earlier subscription and is never delivered to this one.
     """
 
     __slots__ = ("after", "reader", "topic")

@@ -8,9 +8,9 @@
         summary: Annotated[str, Bounds(max_bytes=128)]
         step: Annotated[int | None, Bounds(minimum=0, maximum=9)] = None
 
-``str``, ``int``, ``bool``, ``Literal[...]`` of strings and ``Enum`` classes with string values become the field kinds; an
-attribute with a default is an optional field, and ``None`` stands for an absent one. Conversion is strict: ``"5"`` is not
-5 and ``True`` is not 1.
+``str``, ``int``, ``bool``, ``Literal[...]`` of strings and ``Enum`` classes with string values become the field kinds;
+an attribute with a default is an optional field, and ``None`` stands for an absent one. Conversion is strict: ``"5"``
+is not 5 and ``True`` is not 1.
 """
 
 from __future__ import annotations
@@ -67,10 +67,11 @@ class TypedTopic:
         try:
             return self.converter.structure(payload, self.cls)
         except (BaseValidationError, TypeError, ValueError) as error:
+            texts = transform_error(error, "payload")
             raise InvalidParamsError(
-                f"event on {self.name} does not fit {self.cls.__qualname__}: {'; '.join(transform_error(error, 'payload'))}",
+                f"event on {self.name} does not fit {self.cls.__qualname__}: {'; '.join(texts)}",
                 topic=self.name,
-                faults=[Fault("payload", text) for text in transform_error(error, "payload")],
+                faults=[Fault("payload", text) for text in texts],
             ) from error
 
     def mismatches(self, declared: Sequence[Field]) -> list[Fault]:
@@ -93,7 +94,7 @@ class TypedTopic:
 
 
 def topic(name: str) -> Callable[[C], C]:
-    """Make an attrs class the type of topic ``name``. Wrong use raises :class:`UsageError` where the class is defined."""
+    """Make an attrs class the type of topic ``name``. Wrong use is a :class:`UsageError` where the class is defined."""
 
     def decorate(cls: C) -> C:
         if fault := topic_fault(name):
