@@ -42,8 +42,10 @@ class Schema:
                 faults.append(fault)
         known = {item.name for item in self.fields}
         for name in payload:
-            if name not in known:
-                plain = type(name) is str and name.isidentifier() and name.isascii()
+            if type(name) is not str:
+                faults.append(Fault("payload", f"expected strings as field names, got {shown(name)}"))
+            elif name not in known:
+                plain = name.isidentifier() and name.isascii()
                 faults.append(Fault(f"payload.{name if plain else shown(name):.80}", "not a declared field"))
         return faults
 
@@ -79,6 +81,8 @@ def compile_schema(fields: tuple[Field, ...]) -> Schema:
     """The schema of a checked declaration; equal declarations share one."""
     namespace: dict[str, Any] = {"refusal": refusal, "ABSENT": object()}
     lines = ["def measure(payload):", " count = len(payload)", " size = count + 1 if count else 2", " seen = 0"]
+    # A key of a foreign class may equal a field's name and still not be one.
+    lines += [" for name in payload:", "  if type(name) is not str: return -1"]
     # One handler for all: a missing required field, an unhashable enum value, a lone surrogate.
     lines += [" try:", "  get = payload.get"]
     for index, item in enumerate(fields):
