@@ -237,9 +237,10 @@ def _value_faults(path: str, item: Field) -> list[Fault]:
             )
         )
     seen: set[str] = set()
+    sound = type(item.max_bytes) is int and item.max_bytes >= 1
     for index, value in enumerate(values):
         at = f"{path}[{index}]"
-        if fault := string_fault(at, value, item.max_bytes if type(item.max_bytes) is int else MAX_BUS_STRING_BYTES):
+        if fault := string_fault(at, value, item.max_bytes if sound else MAX_BUS_STRING_BYTES):
             faults.append(fault)
         elif value in seen:
             faults.append(Fault(at, f"duplicate value {shown(value)}"))
