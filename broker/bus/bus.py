@@ -113,9 +113,9 @@ class Bus(Kernel):
 
         First in first out for each peer. Handlers run outside the lock and may publish, subscribe, unsubscribe or
         detach; what they cause is delivered too, in later rounds of the same call, at most 64 of them, so that handlers
-        that publish for ever still let the call return. A raising handler is reported and counted, the rest go on; only a
-        ``KeyboardInterrupt`` is raised again once they did. A call from inside a handler, or from a second thread,
-        passes over a peer that is being delivered to.
+        that publish for ever still let the call return. A raising handler is reported and counted, the rest go on; only
+        a ``KeyboardInterrupt`` is raised again once they did. A peer whose handlers are all gone keeps what is left. A
+        call from inside a handler, or from a second thread, passes over a peer that is being delivered to.
         """
         return deliver(self, lambda: tuple(self._peers))
 

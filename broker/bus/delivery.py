@@ -103,11 +103,17 @@ def _deliver_peer(bus: Bus, peer: Peer) -> tuple[int, KeyboardInterrupt | None]:
     interrupt = None
     # Only what is queued now: what handlers publish meanwhile waits its turn, so one peer cannot starve the others.
     for _ in range(len(peer._inbox.queue)):
+        # The last handler may have removed itself: what is left waits for the next one.
+        if not peer._handlers:
+            break
         try:
             message = peer.take()
-        except Exception as error:
+        except BaseException as error:
+            # A topic class may run code of its own, so it is contained as a handler is.
             topic = getattr(error, "topic", None)
             bus._handler_failed(peer, HandlerFailure(peer.name, topic, None, None, error))
+            if isinstance(error, KeyboardInterrupt):
+                interrupt = error
             continue
         if message is None:
             break
