@@ -275,6 +275,10 @@ class Kernel:
                 continue
             size = len(notice.frame)
             fault = peer._inbox.shortage(size)
+            if fault is not None:
+                # What has expired makes room first, as it does for an event.
+                peer._inbox.sweep(self._monotonic_ms())
+                fault = peer._inbox.shortage(size)
             if fault is None:
                 peer._inbox.put(notice, size)
             else:
