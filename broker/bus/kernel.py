@@ -82,6 +82,8 @@ class Kernel:
     # -- requests of peers ---------------------------------------------------------------------------------------------
 
     def _declare(self, peer: Peer, name: str, fields: Any, binding_id: str | None) -> None:
+        # The copy is what is checked and compiled, whatever its owner does to the list meanwhile.
+        fields = tuple(fields) if isinstance(fields, list | tuple) else fields
         with self._lock:
             try:
                 self._check_request(peer, binding_id)
@@ -95,16 +97,11 @@ class Kernel:
                     check_takeover(peer, older)
                 elif len(self._topics) >= MAX_BUS_TOPICS:
                     raise too_many_topics(name, len(self._topics))
+                schema = compile_schema(fields)
                 if older is not None:
                     self._withdraw(older)
                 self._topic_revision += 1
-                topic = Topic(
-                    name,
-                    peer,
-                    compile_schema(tuple(fields)),
-                    binding_id=self._binding_id,
-                    revision=self._topic_revision,
-                )
+                topic = Topic(name, peer, schema, binding_id=self._binding_id, revision=self._topic_revision)
                 self._topics[name] = peer._topics[name] = topic
                 self._note(trace.Declared(name, topic.publisher, topic.instance_id, topic.generation, topic.revision))
                 notice = topic.available()
