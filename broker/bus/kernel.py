@@ -41,6 +41,7 @@ from broker.limits import (
     MAX_BUS_MESSAGE_BYTES,
     MAX_BUS_SUBSCRIPTIONS,
     MAX_BUS_TOPICS,
+    MAX_DELIVERY_ROUNDS,
 )
 
 Listener = Callable[[], object]
@@ -78,6 +79,7 @@ class Kernel:
         self._traces: tuple[Trace, ...] = ()
         self._watched = False
         self._journal: list[trace.Record] = []
+        self._telling = False
 
     # -- requests of peers ---------------------------------------------------------------------------------------------
 
@@ -306,14 +308,27 @@ class Kernel:
             raise error
 
     def _after(self) -> None:
-        if self._journal:
-            with self._lock:
-                records, self._journal = self._journal, []
+        for _ in range(MAX_DELIVERY_ROUNDS):
+            if not self._journal or not self._tell_traces():
+                break
+        for listener in self._listeners:
+            _contained(listener)
+
+    def _tell_traces(self) -> bool:
+        """Hand out the journal, unless a call further out is doing so: what a watcher causes comes after its cause."""
+        with self._lock:
+            if self._telling:
+                return False
+            self._telling = True
+            records, self._journal = self._journal, []
+        try:
             for record in records:
                 for watcher in self._traces:
                     _contained(watcher, record)
-        for listener in self._listeners:
-            _contained(listener)
+        finally:
+            with self._lock:
+                self._telling = False
+        return True
 
     # -- delivery and statistics ---------------------------------------------------------------------------------------
 
