@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 Handler: TypeAlias = Callable[[Message], Any]
 
+# Calling one of these makes an object and runs nothing of the handler's body.
+_NEVER_RUN = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
+
 _LOG = logging.getLogger("broker.bus")
 
 
@@ -41,7 +44,7 @@ class Registration:
     def __init__(self, peer: Peer, handler: Handler) -> None:
         self._peer = peer
         self._active = True
-        self.handler = handler
+        self.handler: Handler = handler
 
     @property
     def active(self) -> bool:
@@ -60,7 +63,7 @@ def check_handler(handler: object) -> None:
     if not callable(handler):
         raise UsageError(f"a handler is a callable of one message, got {type(handler).__name__}")
     call = getattr(handler, "__call__", None)  # noqa: B004 - an object may have an async __call__
-    if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call):
+    if any(kind(each) for each in (handler, call) for kind in _NEVER_RUN):
         raise UsageError("deliver_to() calls plain functions; in a coroutine use `async for message in peer`")
 
 

@@ -26,7 +26,7 @@ class Held:
         self._now = now
         self._inbox = inbox
         self._original = message
-        self.message = message
+        self.message: Message = message
         self._released = False
 
     @property
