@@ -67,11 +67,14 @@ class TypedTopic:
         try:
             return self.converter.structure(payload, self.cls)
         except (BaseValidationError, TypeError, ValueError) as error:
-            texts = transform_error(error, "payload")
+            faults = []
+            for text in transform_error(error, "payload", format_exception=_problem):
+                problem, _, path = text.rpartition(" @ ")
+                faults.append(Fault(path, problem))
             raise InvalidParamsError(
-                f"event on {self.name} does not fit {self.cls.__qualname__}: {'; '.join(texts)}",
+                f"event on {self.name} does not fit {self.cls.__qualname__}: {'; '.join(map(str, faults))}",
                 topic=self.name,
-                faults=[Fault("payload", text) for text in texts],
+                faults=faults,
             ) from error
 
     def mismatches(self, declared: Sequence[Field]) -> list[Fault]:
@@ -133,6 +136,10 @@ def _describe(name: str, cls: type) -> TypedTopic:
         raise UsageError(f"@topic({name!r}) on {cls.__qualname__}: {problems}", topic=name, faults=faults)
     converter.register_structure_hook(cls, make_dict_structure_fn(cls, converter))
     return TypedTopic(name, cls, fields, converter)
+
+
+def _problem(error: BaseException, _: type | None) -> str:
+    return "missing" if isinstance(error, KeyError) else str(error) or type(error).__name__
 
 
 def _is_enum(hint: Any) -> bool:
