@@ -53,8 +53,9 @@ def test_a_topic_of_the_right_form_is_declared(bus: Bus, topic: str) -> None:
 @pytest.mark.parametrize(
     "topic",
     [
-        "", "bus", "bus.alpha", "bus.alpha.", "bus..status", "bus.alpha.status.more", "but.alpha.status", "BUS.alpha.status",
-        "bus.alpha.Status", "bus.alpha._x", "bus.alpha.-x", "bus.alpha.a b", "bus.alpha.é", "bus.alpha.x\n", " bus.alpha.x",
+        "", "bus", "bus.alpha", "bus.alpha.", "bus..status", "bus.alpha.status.more", "but.alpha.status",
+        "BUS.alpha.status", "bus.alpha.Status", "bus.alpha._x", "bus.alpha.-x", "bus.alpha.a b", "bus.alpha.é",
+        "bus.alpha.x\n", " bus.alpha.x",
         "bus.alpha.\ud800", "bus.Alpha.x",
     ],
 )  # fmt: skip
@@ -202,15 +203,17 @@ def test_a_field_name_is_a_unique_string(bus: Bus) -> None:
 @pytest.mark.parametrize(
     "fragment",
     [
-        "apikey", "authorization", "capability", "credential", "cookie", "handle", "keychain", "oauth", "passwd", "password",
-        "path", "pem", "private", "secret", "session", "token", "trust",
+        "apikey", "authorization", "capability", "credential", "cookie", "handle", "keychain", "oauth", "passwd",
+        "password", "path", "pem", "private", "secret", "session", "token", "trust",
     ],
 )  # fmt: skip
 def test_a_secrets_word_in_a_field_name_is_refused_however_it_is_spelt(bus: Bus, fragment: str) -> None:
     spelt = [fragment, fragment.upper(), "_".join(fragment), f"my_{fragment}_2", f"x{fragment.capitalize()}s"]
     faults = field_faults(bus, *(Field.boolean(name) for name in spelt))
     assert [path for path, _ in faults] == [f"fields[{index}].name" for index in range(len(spelt))]
-    assert all(problem.startswith(f"field name {name!r} contains ") for name, (_, problem) in zip(spelt, faults, strict=True))
+    assert all(
+        problem.startswith(f"field name {name!r} contains ") for name, (_, problem) in zip(spelt, faults, strict=True)
+    )
 
 
 @pytest.mark.spec("octet.bus.field-name-screened")
@@ -317,7 +320,11 @@ def test_the_bounds_of_enumeration_values_are_exact(bus: Bus) -> None:
     alpha = bus.attach("alpha")
     alpha.declare(
         "bus.alpha.full",
-        [Field.enum("a", [f"v{n}" for n in range(32)]), Field.enum("b", ["x" * 1024]), Field.enum("c", ["éé"], max_bytes=4)],
+        [
+            Field.enum("a", [f"v{n}" for n in range(32)]),
+            Field.enum("b", ["x" * 1024]),
+            Field.enum("c", ["éé"], max_bytes=4),
+        ],
     )
     for field, path, limit, observed, maximum in (
         (Field.enum("a", [f"v{n}" for n in range(33)]), "fields[0].values", "MAX_BUS_ENUM_VALUES", 33, 32),
@@ -372,7 +379,12 @@ def test_faults_are_shown_without_running_foreign_code(bus: Bus) -> None:
         __hash__ = None  # type: ignore[assignment]
 
     odd: Any = Hostile()
-    fields = [Field(odd, odd), Field("a", "string", odd, odd), Field("b", "integer", minimum=odd), Field("c", "enum", values=odd)]
+    fields = [
+        Field(odd, odd),
+        Field("a", "string", odd, odd),
+        Field("b", "integer", minimum=odd),
+        Field("c", "enum", values=odd),
+    ]
     assert [path for path, _ in field_faults(bus, *fields)] == [
         "fields[0].name", "fields[0].kind", "fields[1].required", "fields[1].max_bytes", "fields[2].minimum",
         "fields[3].values",

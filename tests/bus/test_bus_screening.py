@@ -46,7 +46,21 @@ def test_paths() -> None:
     expect(ABSOLUTE, "/", "/etc/hosts", "//server/x", "  /etc", "\u3000/etc ", "\\\\server\\share")
     expect(HOME, "~", "~/x", " ~/x", "~\\x", "~root/x", "~a.b-c_d\\x", "~ ")
     expect(DRIVE, "C:\\x", "c:/x", "  Z:/", "C:\\")
-    passes("etc/hosts", "./x", "../x", "a /etc", "a\\b", "\\x", "~5 minutes", "~x", "C:", "C:x", "1:/x", "ab:/x", "http://x")
+    passes(
+        "etc/hosts",
+        "./x",
+        "../x",
+        "a /etc",
+        "a\\b",
+        "\\x",
+        "~5 minutes",
+        "~x",
+        "C:",
+        "C:x",
+        "1:/x",
+        "ab:/x",
+        "http://x",
+    )
 
 
 @pytest.mark.spec("octet.bus.screen-pem")
@@ -64,7 +78,24 @@ def test_bearer_credentials() -> None:
 @pytest.mark.spec("octet.bus.screen-token")
 @pytest.mark.parametrize(
     "prefix",
-    ["sk", "pk", "rk", "ghp", "gho", "ghu", "ghs", "github_pat", "xoxa", "xoxb", "xoxp", "xoxr", "xoxs", "SK", "Ghp", "XOXB"],
+    [
+        "sk",
+        "pk",
+        "rk",
+        "ghp",
+        "gho",
+        "ghu",
+        "ghs",
+        "github_pat",
+        "xoxa",
+        "xoxb",
+        "xoxp",
+        "xoxr",
+        "xoxs",
+        "SK",
+        "Ghp",
+        "XOXB",
+    ],
 )
 def test_access_tokens(prefix: str) -> None:
     expect(
@@ -83,7 +114,9 @@ def test_access_tokens(prefix: str) -> None:
 @pytest.mark.spec("octet.bus.screen-phone")
 def test_telephone_numbers() -> None:
     expect(PHONE, "1 234567", "+1234567", "+1 (234) 5", "0151-2345", "12345678-", "12.34.56", " 555 1234 ", "1 -+().23")
-    passes("1 23456", "+123456", "12345678", "123456789012", "(1) 23456", "-1234567", "1 23456x", "1/234567", "x1 234567")
+    passes(
+        "1 23456", "+123456", "12345678", "123456789012", "(1) 23456", "-1234567", "1 23456x", "1/234567", "x1 234567"
+    )
     passes("1234567", " 1 23456 ", "+", "++1234567", "1,234,567", "12:34:56")
 
 
@@ -91,8 +124,9 @@ def test_telephone_numbers() -> None:
 def test_ordinary_text_passes() -> None:
     passes(
         "", " ", "green", "All 312 tests passed.", "task-force-alpha", "disk_usage_high", "1.2.3", "risk-assessment-12",
-        "desk_number_12345678", "50% done (3/6)", "src/broker/bus.py:12: error", "naïve café", "日本語のテキスト", "😀 done",
-        'say "yes" \\ no', "a_b-c", "2024-01", "v10.20.30", "sk", "--begin", "x - y", "key=value; other=1", "-5", "{}", "c'est",
+        "desk_number_12345678", "50% done (3/6)", "src/broker/bus.py:12: error", "naïve café", "日本語のテキスト",
+        "😀 done", 'say "yes" \\ no', "a_b-c", "2024-01", "v10.20.30", "sk", "--begin", "x - y",
+        "key=value; other=1", "-5", "{}", "c'est",
     )  # fmt: skip
 
 
