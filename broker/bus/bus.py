@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 from broker.bus import trace
 from broker.bus.delivery import deliver
-from broker.bus.fields import name_fault, utf8_size
+from broker.bus.fields import name_fault, shown, utf8_size
 from broker.bus.inbox import Inbox
-from broker.bus.kernel import Kernel, Listener, Trace, faults_error
+from broker.bus.kernel import Kernel, Listener, Trace
 from broker.bus.messages import Binding
 from broker.bus.peer import Peer
+from broker.bus.refusals import faults_error
 from broker.bus.statistics import BusStatistics, TopicStatistics
 from broker.errors import Fault, InvalidParamsError, ResourceExhaustedError
 from broker.limits import MAX_BUS_INSTANCE_ID_BYTES, MAX_BUS_PEERS, MAX_FRAME_BYTES, MAX_PORTABLE_INTEGER
@@ -59,7 +60,7 @@ class Bus(Kernel):
             self._require_open()
             faults = _attach_faults(name, instance_id, generation, max_frame_bytes)
             if faults:
-                raise faults_error(f"peer {name!a:.80}", faults)
+                raise faults_error(f"peer {shown(name)}", faults)
             namesakes = [peer for peer in self._peers if peer.name == name]
             for other in namesakes:
                 if other.instance_id != instance_id:
@@ -110,11 +111,11 @@ class Bus(Kernel):
     def deliver(self) -> int:
         """Hand every deliverable message to the handlers (:meth:`Peer.deliver_to`); gives how many messages.
 
-        First in first out for each peer. Handlers run outside the lock and may publish, subscribe, unsubscribe or detach;
-        what they cause is delivered too, in later rounds of the same call, at most 64 of them, so that handlers that
-        publish for ever still let the call return. A raising handler is reported and counted, the rest go on; only a
-        ``KeyboardInterrupt`` is raised again once they did. A call from inside a handler, or from a second thread,
-        passes over a peer that is being delivered to.
+        First in first out for each peer. Handlers run outside the lock and may publish, subscribe, unsubscribe or
+        detach; what they cause is delivered too, in later rounds of the same call, at most 64 of them, so that handlers
+        that publish for ever still let the call return. A raising handler is reported and counted, the rest go on; only
+        a ``KeyboardInterrupt`` is raised again once they did. A peer whose handlers are all gone keeps what is left. A
+        call from inside a handler, or from a second thread, passes over a peer that is being delivered to.
         """
         return deliver(self, lambda: tuple(self._peers))
 
@@ -207,9 +208,11 @@ def _attach_faults(name: object, instance_id: object, generation: object, max_fr
                 )
             )
     if type(generation) is not int or not 1 <= generation <= MAX_PORTABLE_INTEGER:
-        faults.append(Fault("generation", f"expected an integer of at least 1, got {generation!a:.80}"))
-    if type(max_frame_bytes) is not int or max_frame_bytes < 1:
-        faults.append(Fault("max_frame_bytes", f"expected an integer of at least 1, got {max_frame_bytes!a:.80}"))
+        faults.append(Fault("generation", f"expected a portable integer of at least 1, got {shown(generation)}"))
+    if type(max_frame_bytes) is not int or not 1 <= max_frame_bytes <= MAX_PORTABLE_INTEGER:
+        faults.append(
+            Fault("max_frame_bytes", f"expected a portable integer of at least 1, got {shown(max_frame_bytes)}")
+        )
     elif max_frame_bytes > MAX_FRAME_BYTES:
         faults.append(
             Fault(

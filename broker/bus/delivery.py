@@ -1,4 +1,4 @@
-"""Handing messages to handlers: outside the lock, first in first out for each peer, one failure never stops the rest."""
+"""Handing messages to handlers: outside the lock, first in first out for each peer, no failure stops the rest."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from broker.bus.peer import Peer
 
 Handler: TypeAlias = Callable[[Message], Any]
+
+# Calling one of these makes an object and runs nothing of the handler's body.
+_NEVER_RUN = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
 
 _LOG = logging.getLogger("broker.bus")
 
@@ -41,7 +44,7 @@ class Registration:
     def __init__(self, peer: Peer, handler: Handler) -> None:
         self._peer = peer
         self._active = True
-        self.handler = handler
+        self.handler: Handler = handler
 
     @property
     def active(self) -> bool:
@@ -60,7 +63,7 @@ def check_handler(handler: object) -> None:
     if not callable(handler):
         raise UsageError(f"a handler is a callable of one message, got {type(handler).__name__}")
     call = getattr(handler, "__call__", None)  # noqa: B004 - an object may have an async __call__
-    if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call):
+    if any(kind(each) for each in (handler, call) for kind in _NEVER_RUN):
         raise UsageError("deliver_to() calls plain functions; in a coroutine use `async for message in peer`")
 
 
@@ -103,11 +106,17 @@ def _deliver_peer(bus: Bus, peer: Peer) -> tuple[int, KeyboardInterrupt | None]:
     interrupt = None
     # Only what is queued now: what handlers publish meanwhile waits its turn, so one peer cannot starve the others.
     for _ in range(len(peer._inbox.queue)):
+        # The last handler may have removed itself: what is left waits for the next one.
+        if not peer._handlers:
+            break
         try:
             message = peer.take()
-        except Exception as error:
+        except BaseException as error:
+            # A topic class may run code of its own, so it is contained as a handler is.
             topic = getattr(error, "topic", None)
             bus._handler_failed(peer, HandlerFailure(peer.name, topic, None, None, error))
+            if isinstance(error, KeyboardInterrupt):
+                interrupt = error
             continue
         if message is None:
             break

@@ -27,6 +27,7 @@ KINDS: Final = ("string", "integer", "boolean", "enum")
 
 _SEGMENT = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SHOWN_BITS = 128
 
 
 def _as_tuple(value: Any) -> Any:
@@ -37,8 +38,8 @@ def _as_tuple(value: Any) -> Any:
 class Field:
     """One scalar field of a topic. Make it with :meth:`string`, :meth:`integer`, :meth:`boolean` or :meth:`enum`.
 
-    ``max_bytes`` bounds the UTF-8 bytes of a string or enum value; ``minimum`` and ``maximum`` are inclusive bounds of an
-    integer; ``values`` are the alternatives of an enum. Nothing is checked until the field is declared.
+    ``max_bytes`` bounds the UTF-8 bytes of a string or enum value; ``minimum`` and ``maximum`` are inclusive bounds of
+    an integer; ``values`` are the alternatives of an enum. Nothing is checked until the field is declared.
     """
 
     name: str
@@ -84,6 +85,18 @@ def utf8_size(text: str) -> int | None:
         return None
 
 
+def shown(value: object) -> str:
+    """A value for an error text: ASCII and at most 80 characters, without running any code of a foreign class."""
+    if type(value) is str:
+        return f"{value[:80]!a:.80}"
+    if type(value) is int and value.bit_length() > _SHOWN_BITS:
+        # Python refuses to print an integer of thousands of digits.
+        return f"an integer of {value.bit_length()} bits"
+    if value is None or type(value) in (bool, int, float):
+        return f"{value!r:.80}"
+    return f"a value of type {type(value).__name__}"
+
+
 def name_fault(path: str, name: object) -> Fault | None:
     """What is wrong with a peer name or topic segment, if anything."""
     if type(name) is not str:
@@ -99,7 +112,7 @@ def name_fault(path: str, name: object) -> Fault | None:
             MAX_BUS_IDENTIFIER_BYTES,
         )
     if _SEGMENT.fullmatch(name) is None:
-        return Fault(path, f"expected [a-z0-9][a-z0-9_-]*, got {name!a:.80}")
+        return Fault(path, f"expected [a-z0-9][a-z0-9_-]*, got {shown(name)}")
     return None
 
 
@@ -109,7 +122,7 @@ def topic_fault(topic: object) -> Fault | None:
         return Fault("topic", f"expected a string, got {type(topic).__name__}")
     segments = topic.split(".")
     if len(segments) != 3 or segments[0] != "bus":
-        return Fault("topic", f"expected bus.<owner>.<name>, got {topic!a:.120}")
+        return Fault("topic", f"expected bus.<owner>.<name>, got {shown(topic)}")
     for segment in segments[1:]:
         if fault := name_fault("topic", segment):
             return fault
@@ -136,11 +149,11 @@ def declaration_faults(fields: object) -> list[Fault]:
             faults.append(Fault(path, f"expected a Field, got {type(item).__name__}"))
             continue
         faults.extend(_name_faults(path, item, seen))
-        if item.kind not in KINDS:
-            faults.append(Fault(f"{path}.kind", f"expected one of {', '.join(KINDS)}, got {item.kind!a:.80}"))
+        if type(item.kind) is not str or item.kind not in KINDS:
+            faults.append(Fault(f"{path}.kind", f"expected one of {', '.join(KINDS)}, got {shown(item.kind)}"))
             continue
         if type(item.required) is not bool:
-            faults.append(Fault(f"{path}.required", f"expected true or false, got {item.required!a:.80}"))
+            faults.append(Fault(f"{path}.required", f"expected true or false, got {shown(item.required)}"))
         if size_fault := _max_bytes_fault(path, item):
             faults.append(size_fault)
         faults.extend(_range_faults(path, item))
@@ -161,7 +174,7 @@ def _name_faults(path: str, item: Field, seen: set[str]) -> list[Fault]:
             )
         ]
     if _IDENTIFIER.fullmatch(name) is None:
-        return [Fault(path, f"expected an identifier, got {name!a:.80}")]
+        return [Fault(path, f"expected an identifier, got {shown(name)}")]
     faults = []
     if name in seen:
         faults.append(Fault(path, f"duplicate field name {name!r}"))
@@ -173,8 +186,8 @@ def _name_faults(path: str, item: Field, seen: set[str]) -> list[Fault]:
 
 def _max_bytes_fault(path: str, item: Field) -> Fault | None:
     path = f"{path}.max_bytes"
-    if type(item.max_bytes) is not int or item.max_bytes < 1:
-        return Fault(path, f"expected an integer of at least 1, got {item.max_bytes!a:.80}")
+    if type(item.max_bytes) is not int or not 1 <= item.max_bytes <= MAX_PORTABLE_INTEGER:
+        return Fault(path, f"expected a portable integer of at least 1, got {shown(item.max_bytes)}")
     if item.max_bytes > MAX_BUS_STRING_BYTES:
         return Fault(
             path,
@@ -197,7 +210,7 @@ def _range_faults(path: str, item: Field) -> list[Fault]:
         if item.kind != "integer":
             faults.append(Fault(f"{path}.{key}", f"not allowed on a field of kind {item.kind}"))
         elif type(bound) is not int:
-            faults.append(Fault(f"{path}.{key}", f"expected an integer, got {bound!a:.80}"))
+            faults.append(Fault(f"{path}.{key}", f"expected an integer, got {shown(bound)}"))
         elif abs(bound) > MAX_PORTABLE_INTEGER:
             faults.append(Fault(f"{path}.{key}", "expected an integer within +-(2**53 - 1)"))
         else:
@@ -224,12 +237,13 @@ def _value_faults(path: str, item: Field) -> list[Fault]:
             )
         )
     seen: set[str] = set()
+    sound = type(item.max_bytes) is int and item.max_bytes >= 1
     for index, value in enumerate(values):
         at = f"{path}[{index}]"
-        if fault := string_fault(at, value, item.max_bytes if type(item.max_bytes) is int else MAX_BUS_STRING_BYTES):
+        if fault := string_fault(at, value, item.max_bytes if sound else MAX_BUS_STRING_BYTES):
             faults.append(fault)
         elif value in seen:
-            faults.append(Fault(at, f"duplicate value {value!a:.80}"))
+            faults.append(Fault(at, f"duplicate value {shown(value)}"))
         else:
             seen.add(value)
     return faults

@@ -14,8 +14,8 @@ from broker.limits import MAX_BUS_MESSAGE_AGE_MS
 class Held:
     """A message on its way out. ``release()`` it once its bytes are written or dropped; also a context manager.
 
-    ``valid`` turns false when the message may no longer be delivered: its subscription, binding or publisher is gone, it
-    is older than 30000 ms, or the peer is closed. A writer that has not started then drops it; one that has started
+    ``valid`` turns false when the message may no longer be delivered: its subscription, binding or publisher is gone,
+    it is older than 30000 ms, or the peer is closed. A writer that has not started then drops it; one that has started
     must end its stream, never finish the frame.
     """
 
@@ -26,7 +26,7 @@ class Held:
         self._now = now
         self._inbox = inbox
         self._original = message
-        self.message = message
+        self.message: Message = message
         self._released = False
 
     @property

@@ -7,6 +7,7 @@ Everything here runs under the bus's lock.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from broker.bus.messages import Event, Message, message_size
 from broker.bus.topic import Interest
@@ -38,21 +39,21 @@ class Inbox:
     )
 
     def __init__(self, max_frame_bytes: int, binding_id: str) -> None:
-        self.binding_id = binding_id
-        self.max_frame_bytes = max_frame_bytes
+        self.binding_id: str = binding_id
+        self.max_frame_bytes: int = max_frame_bytes
         self.queue: deque[Message] = deque()
-        self.append = self.queue.append
-        self.free_messages = MAX_BUS_QUEUE_MESSAGES
-        self.free_bytes = MAX_BUS_QUEUE_BYTES
+        self.append: Callable[[Message], None] = self.queue.append
+        self.free_messages: int = MAX_BUS_QUEUE_MESSAGES
+        self.free_bytes: int = MAX_BUS_QUEUE_BYTES
         self.interests: dict[str, Interest] = {}
-        self.closed = False
+        self.closed: bool = False
         self.reader: TypedTopic | None = None
-        self.held = 0
-        self.taken = 0
-        self.expired = 0
-        self.invalidated = 0
-        self.discarded = 0
-        self.refusals = 0
+        self.held: int = 0
+        self.taken: int = 0
+        self.expired: int = 0
+        self.invalidated: int = 0
+        self.discarded: int = 0
+        self.refusals: int = 0
         self.last_refused_topic: str | None = None
 
     @property

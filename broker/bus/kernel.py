@@ -10,28 +10,38 @@ import logging
 import threading
 import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 from sortedcontainers import SortedDict
 
 from broker.bus import trace
 from broker.bus.delivery import HandlerFailure, log_failure
-from broker.bus.fields import Field, declaration_faults, topic_fault, utf8_size
+from broker.bus.fields import declaration_faults
 from broker.bus.messages import Active, Event, Notice, Pending, SubscriptionState
 from broker.bus.peer import Peer
+from broker.bus.refusals import (
+    check_binding_id,
+    check_takeover,
+    check_topic,
+    event_too_large,
+    faults_error,
+    no_room,
+    too_many_subscriptions,
+    too_many_topics,
+)
 from broker.bus.schema import compile_schema
 from broker.bus.statistics import PeerStatistics
 from broker.bus.topic import Interest, Topic
 from broker.bus.typed import TypedTopic
 from broker.clock import Clock, SystemClock
-from broker.errors import BrokerError, CapabilityMismatchError, Fault, InvalidParamsError, ResourceExhaustedError
+from broker.errors import BrokerError, CapabilityMismatchError, Fault, InvalidParamsError
 from broker.limits import (
-    MAX_BUS_BINDING_ID_BYTES,
     MAX_BUS_MESSAGE_AGE_MS,
     MAX_BUS_MESSAGE_BYTES,
     MAX_BUS_SUBSCRIPTIONS,
     MAX_BUS_TOPICS,
+    MAX_DELIVERY_ROUNDS,
 )
 
 Listener = Callable[[], object]
@@ -69,39 +79,31 @@ class Kernel:
         self._traces: tuple[Trace, ...] = ()
         self._watched = False
         self._journal: list[trace.Record] = []
+        self._telling = False
 
     # -- requests of peers ---------------------------------------------------------------------------------------------
 
     def _declare(self, peer: Peer, name: str, fields: Any, binding_id: str | None) -> None:
+        # The copy is what is checked and compiled, whatever its owner does to the list meanwhile.
+        fields = tuple(fields) if isinstance(fields, list | tuple) else fields
         with self._lock:
             try:
                 self._check_request(peer, binding_id)
-                self._check_topic(name)
+                check_topic(name)
                 if name.split(".")[1] != peer.name:
                     raise CapabilityMismatchError(f"topic {name} belongs to another peer than {peer.name}", topic=name)
                 if faults := declaration_faults(fields):
                     raise faults_error(f"declaration of {name}", faults, topic=name)
                 older = self._topics.get(name)
                 if older is not None:
-                    self._check_takeover(peer, older)
+                    check_takeover(peer, older)
                 elif len(self._topics) >= MAX_BUS_TOPICS:
-                    raise ResourceExhaustedError(
-                        f"declaration of {name}: the bus has {MAX_BUS_TOPICS} topics",
-                        topic=name,
-                        limit="MAX_BUS_TOPICS",
-                        observed=len(self._topics) + 1,
-                        maximum=MAX_BUS_TOPICS,
-                    )
+                    raise too_many_topics(name, len(self._topics))
+                schema = compile_schema(fields)
                 if older is not None:
                     self._withdraw(older)
                 self._topic_revision += 1
-                topic = Topic(
-                    name,
-                    peer,
-                    compile_schema(tuple(fields)),
-                    binding_id=self._binding_id,
-                    revision=self._topic_revision,
-                )
+                topic = Topic(name, peer, schema, binding_id=self._binding_id, revision=self._topic_revision)
                 self._topics[name] = peer._topics[name] = topic
                 self._note(trace.Declared(name, topic.publisher, topic.instance_id, topic.generation, topic.revision))
                 notice = topic.available()
@@ -118,7 +120,7 @@ class Kernel:
         with self._lock:
             try:
                 self._check_request(peer, binding_id)
-                self._check_topic(name)
+                check_topic(name)
                 topic = self._topics.get(name)
                 if reader is not None and topic is not None and (faults := reader.mismatches(topic.schema.fields)):
                     raise faults_error(f"{reader.cls.__qualname__} cannot read {name}", faults, topic=name)
@@ -126,14 +128,7 @@ class Kernel:
                 interest = interests.get(name)
                 if interest is None:
                     if len(interests) >= MAX_BUS_SUBSCRIPTIONS:
-                        raise ResourceExhaustedError(
-                            f"subscription to {name}: {peer.name} has {MAX_BUS_SUBSCRIPTIONS}",
-                            topic=name,
-                            subscriber=peer.name,
-                            limit="MAX_BUS_SUBSCRIPTIONS",
-                            observed=len(interests) + 1,
-                            maximum=MAX_BUS_SUBSCRIPTIONS,
-                        )
+                        raise too_many_subscriptions(name, peer.name, len(interests))
                     interest = interests[name] = Interest()
                     self._interested.setdefault(name, {})[peer] = interest
                 interest.reader = reader
@@ -158,7 +153,7 @@ class Kernel:
         with self._lock:
             try:
                 self._check_request(peer, binding_id)
-                self._check_topic(name)
+                check_topic(name)
                 if self._forget(peer, name):
                     self._note(trace.Unsubscribed(peer.name, name))
                 error = None
@@ -185,7 +180,7 @@ class Kernel:
             self._check_request(peer, binding_id)
             topic = self._topics.get(name)
             if topic is None:
-                self._check_topic(name)
+                check_topic(name)
                 raise InvalidParamsError(f"publication to {name}: not a declared topic", topic=name)
             if topic.owner is not peer:
                 raise CapabilityMismatchError(
@@ -205,29 +200,13 @@ class Kernel:
     def _room_refusal(self, peer: Peer, topic: Topic, size: int) -> BrokerError:
         """Who had no room for a publication of ``size`` frame bytes, or that it is too large for any bus."""
         if size > MAX_BUS_MESSAGE_BYTES:
-            error = ResourceExhaustedError(
-                f"publication to {topic.name}: its frame has {size} bytes, at most {MAX_BUS_MESSAGE_BYTES} are allowed",
-                topic=topic.name,
-                limit="MAX_BUS_MESSAGE_BYTES",
-                observed=size,
-                maximum=MAX_BUS_MESSAGE_BYTES,
-            )
-            return self._refusal(peer, "publish", error)
+            return self._refusal(peer, "publish", event_too_large(topic.name, size))
         for subscriber in topic.subscribers:
             fault = None if subscriber._draining else subscriber._inbox.shortage(size)
             if fault is not None:
                 subscriber._inbox.refusals += 1
                 subscriber._inbox.last_refused_topic = topic.name
-                error = ResourceExhaustedError(
-                    f"publication to {topic.name}: subscriber {subscriber.name} has no room: {fault}",
-                    topic=topic.name,
-                    subscriber=subscriber.name,
-                    limit=fault.limit,
-                    observed=fault.observed,
-                    maximum=fault.maximum,
-                    faults=[fault],
-                )
-                return self._refusal(peer, "publish", error)
+                return self._refusal(peer, "publish", no_room(topic.name, subscriber.name, fault))
         raise AssertionError("a refused publication has a subscriber without room")
 
     # -- checks --------------------------------------------------------------------------------------------------------
@@ -240,31 +219,8 @@ class Kernel:
         self._require_open()
         if peer._close_reason is not None:
             raise CapabilityMismatchError(f"peer {peer.name} is closed: {peer._close_reason}", subscriber=peer.name)
-        if binding_id is None or binding_id == self._binding_id:
-            return
-        size = utf8_size(binding_id) if type(binding_id) is str else None
-        if not size or size > MAX_BUS_BINDING_ID_BYTES:
-            observed = type(binding_id).__name__ if size is None else f"{size} bytes"
-            raise InvalidParamsError(
-                f"binding_id: expected a string of 1 to {MAX_BUS_BINDING_ID_BYTES} bytes, got {observed}",
-                path="binding_id",
-                limit="MAX_BUS_BINDING_ID_BYTES",
-                observed=size,
-                maximum=MAX_BUS_BINDING_ID_BYTES,
-            )
-        raise CapabilityMismatchError(f"binding_id: {binding_id!a:.80} is not the current binding", path="binding_id")
-
-    def _check_topic(self, name: object) -> None:
-        if fault := topic_fault(name):
-            raise faults_error("topic", [fault], topic=name if isinstance(name, str) else None)
-
-    def _check_takeover(self, peer: Peer, older: Topic) -> None:
-        if older.owner is peer:
-            raise InvalidParamsError(f"topic {older.name} is declared already", topic=older.name)
-        if older.generation > peer.generation:
-            raise CapabilityMismatchError(
-                f"topic {older.name} belongs to generation {older.generation} of {older.publisher}", topic=older.name
-            )
+        if binding_id is not None:
+            check_binding_id(binding_id, self._binding_id)
 
     # -- transitions that several requests share -----------------------------------------------------------------------
 
@@ -318,6 +274,10 @@ class Kernel:
                 continue
             size = len(notice.frame)
             fault = peer._inbox.shortage(size)
+            if fault is not None:
+                # What has expired makes room first, as it does for an event.
+                peer._inbox.sweep(self._monotonic_ms())
+                fault = peer._inbox.shortage(size)
             if fault is None:
                 peer._inbox.put(notice, size)
             else:
@@ -348,14 +308,27 @@ class Kernel:
             raise error
 
     def _after(self) -> None:
-        if self._journal:
-            with self._lock:
-                records, self._journal = self._journal, []
+        for _ in range(MAX_DELIVERY_ROUNDS):
+            if not self._journal or not self._tell_traces():
+                break
+        for listener in self._listeners:
+            _contained(listener)
+
+    def _tell_traces(self) -> bool:
+        """Hand out the journal, unless a call further out is doing so: what a watcher causes comes after its cause."""
+        with self._lock:
+            if self._telling:
+                return False
+            self._telling = True
+            records, self._journal = self._journal, []
+        try:
             for record in records:
                 for watcher in self._traces:
                     _contained(watcher, record)
-        for listener in self._listeners:
-            _contained(listener)
+        finally:
+            with self._lock:
+                self._telling = False
+        return True
 
     # -- delivery and statistics ---------------------------------------------------------------------------------------
 
@@ -402,22 +375,6 @@ class Kernel:
             active=tuple(sorted(name for name, interest in inbox.interests.items() if interest.topic is not None)),
             pending=tuple(sorted(name for name, interest in inbox.interests.items() if interest.topic is None)),
         )
-
-
-def faults_error(what: str, faults: Sequence[Fault], *, topic: str | None = None) -> BrokerError:
-    """One error for all faults of a value: ``invalid_params`` unless every fault is a passed bound."""
-    bound = next((fault for fault in faults if fault.limit is not None), None)
-    exhausted = all(fault.name == "resource_exhausted" for fault in faults)
-    kind = ResourceExhaustedError if exhausted else InvalidParamsError
-    return kind(
-        f"{what}: {'; '.join(map(str, faults))}",
-        topic=topic,
-        path=faults[0].path,
-        limit=bound.limit if bound else None,
-        observed=bound.observed if bound else None,
-        maximum=bound.maximum if bound else None,
-        faults=faults,
-    )
 
 
 def _contained(call: Callable[..., object], *arguments: object) -> None:

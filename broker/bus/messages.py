@@ -208,7 +208,7 @@ def with_decoded(event: Event, decoded: object) -> Event:
 def event_frame_parts(
     *, binding_id: str, topic: str, publisher: str, instance_id: str, generation: int
 ) -> tuple[bytes, bytes, bytes, bytes]:
-    """The constant pieces of a topic's event frames: before the payload, after it, after the time, after the sequence."""
+    """The constant pieces of a topic's event frames: before the payload, then after it, the time and the sequence."""
     marker = 0
     whole = canonical.encode(
         {

@@ -26,8 +26,8 @@ AsyncReader = Callable[["Peer"], AsyncIterator[Message]]
 class Peer:
     """A peer's view of its bus. Made by :meth:`broker.Bus.attach`; safe from any thread; no call blocks.
 
-    Every request takes an optional ``binding_id``: the binding the caller saw when it decided to ask. It is refused with
-    ``capability_mismatch`` when it is not the current one. Left out, the current one is meant.
+    Every request takes an optional ``binding_id``: the binding the caller saw when it decided to ask. It is refused
+    with ``capability_mismatch`` when it is not the current one. Left out, the current one is meant.
     """
 
     async_reader: AsyncReader | None = None

@@ -1,7 +1,7 @@
 """The payload check of one topic, compiled to Python once per distinct declaration.
 
-``measure`` is the fast path: it answers only "fine, and this many canonical bytes" or "not fine". ``faults`` is the slow
-path that says everything that is wrong. Both follow the same rules, and a property test holds them to it.
+``measure`` is the fast path: it answers only "fine, and this many canonical bytes" or "not fine". ``faults`` is the
+slow path that says everything that is wrong. Both follow the same rules, and a property test holds them to it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from broker.bus.fields import Field, string_fault
+from broker.bus.fields import Field, shown, string_fault
 from broker.bus.screening import refusal
 from broker.canonical import string_size
 from broker.errors import Fault
@@ -42,9 +42,11 @@ class Schema:
                 faults.append(fault)
         known = {item.name for item in self.fields}
         for name in payload:
-            if name not in known:
-                shown = name if type(name) is str and name.isidentifier() and name.isascii() else f"{name!a}"
-                faults.append(Fault(f"payload.{shown:.80}", "not a declared field"))
+            if type(name) is not str:
+                faults.append(Fault("payload", f"expected strings as field names, got {shown(name)}"))
+            elif name not in known:
+                plain = name.isidentifier() and name.isascii()
+                faults.append(Fault(f"payload.{name if plain else shown(name):.80}", "not a declared field"))
         return faults
 
 
@@ -56,7 +58,7 @@ def _value_fault(path: str, item: Field, value: object) -> Fault | None:
     if item.kind == "enum":
         if type(value) is not str:
             return Fault(path, f"expected a string, got {type(value).__name__}")
-        return None if value in item.values else Fault(path, f"{value!a:.80} is not one of the declared values")
+        return None if value in item.values else Fault(path, f"{shown(value)} is not one of the declared values")
     if type(value) is not int:
         return Fault(path, f"expected an integer, got {type(value).__name__}")
     low, high = _integer_range(item)
@@ -79,6 +81,8 @@ def compile_schema(fields: tuple[Field, ...]) -> Schema:
     """The schema of a checked declaration; equal declarations share one."""
     namespace: dict[str, Any] = {"refusal": refusal, "ABSENT": object()}
     lines = ["def measure(payload):", " count = len(payload)", " size = count + 1 if count else 2", " seen = 0"]
+    # A key of a foreign class may equal a field's name and still not be one.
+    lines += [" for name in payload:", "  if type(name) is not str: return -1"]
     # One handler for all: a missing required field, an unhashable enum value, a lone surrogate.
     lines += [" try:", "  get = payload.get"]
     for index, item in enumerate(fields):

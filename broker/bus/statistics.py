@@ -50,7 +50,7 @@ class TopicStatistics:
 
 @frozen
 class BusStatistics:
-    """The whole bus; topics in code-point order, peers in the order they attached. ``retired`` counts closed laggards."""
+    """The whole bus; topics in code-point order, peers in order of attachment. ``retired`` counts closed laggards."""
 
     binding_id: str
     binding_revision: int

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class Topic:
     """A declared topic. It lives until its publisher goes or the bus is bound anew, and is never declared again.
 
-    ``sinks`` is the cached tuple of inboxes an event is appended to; ``frame_limit`` the smallest frame bound among them.
-    Only the bus changes these, under its lock.
+    ``sinks`` is the cached tuple of inboxes an event is appended to; ``frame_limit`` the smallest frame bound among
+    them. Only the bus changes these, under its lock.
     """
 
     __slots__ = (
@@ -39,26 +39,26 @@ class Topic:
     )
 
     def __init__(self, name: str, owner: Peer, schema: Schema, *, binding_id: str, revision: int) -> None:
-        self.name = name
-        self.owner = owner
-        self.publisher = owner.name
-        self.instance_id = owner.instance_id
-        self.generation = owner.generation
-        self.schema = schema
-        self.binding_id = binding_id
-        self.revision = revision
-        self.published = 0
-        self.frame_parts = event_frame_parts(
+        self.name: str = name
+        self.owner: Peer = owner
+        self.publisher: str = owner.name
+        self.instance_id: str = owner.instance_id
+        self.generation: int = owner.generation
+        self.schema: Schema = schema
+        self.binding_id: str = binding_id
+        self.revision: int = revision
+        self.published: int = 0
+        self.frame_parts: tuple[bytes, bytes, bytes, bytes] = event_frame_parts(
             binding_id=binding_id,
             topic=name,
             publisher=owner.name,
             instance_id=owner.instance_id,
             generation=owner.generation,
         )
-        self.fixed_bytes = sum(map(len, self.frame_parts))
+        self.fixed_bytes: int = sum(map(len, self.frame_parts))
         self.subscribers: dict[Peer, None] = {}
         self.sinks: tuple[Inbox, ...] = ()
-        self.frame_limit = MAX_FRAME_BYTES
+        self.frame_limit: int = MAX_FRAME_BYTES
 
     def refresh_sinks(self) -> None:
         """Rebuild the cached tuple after a subscriber came, went or began to drain."""
@@ -77,13 +77,13 @@ class Topic:
 class Interest:
     """One peer's interest in one topic name. ``topic`` is set while the subscription is active.
 
-    ``after`` is the publisher's sequence when the subscription became active: whatever is not newer was published for an
-    earlier subscription and is never delivered to this one.
+    ``after`` is the publisher's sequence when the subscription became active: whatever is not newer was published for
+    an earlier subscription and is never delivered to this one.
     """
 
     __slots__ = ("after", "reader", "topic")
 
     def __init__(self, reader: TypedTopic | None = None) -> None:
         self.topic: Topic | None = None
-        self.after = 0
-        self.reader = reader
+        self.after: int = 0
+        self.reader: TypedTopic | None = reader

@@ -8,9 +8,9 @@
         summary: Annotated[str, Bounds(max_bytes=128)]
         step: Annotated[int | None, Bounds(minimum=0, maximum=9)] = None
 
-``str``, ``int``, ``bool``, ``Literal[...]`` of strings and ``Enum`` classes with string values become the field kinds; an
-attribute with a default is an optional field, and ``None`` stands for an absent one. Conversion is strict: ``"5"`` is not
-5 and ``True`` is not 1.
+``str``, ``int``, ``bool``, ``Literal[...]`` of strings and ``Enum`` classes with string values become the field kinds;
+an attribute with a default is an optional field, and ``None`` stands for an absent one. Conversion is strict: ``"5"``
+is not 5 and ``True`` is not 1.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from attrs import frozen
 from cattrs import BaseValidationError, Converter, transform_error
 from cattrs.gen import make_dict_structure_fn
 
-from broker.bus.fields import Field, topic_fault
+from broker.bus.fields import Field, declaration_faults, topic_fault
 from broker.errors import Fault, InvalidParamsError, UsageError
 from broker.limits import MAX_BUS_STRING_BYTES
 
@@ -67,10 +67,14 @@ class TypedTopic:
         try:
             return self.converter.structure(payload, self.cls)
         except (BaseValidationError, TypeError, ValueError) as error:
+            faults = []
+            for text in transform_error(error, "payload", format_exception=_problem):
+                problem, _, path = text.rpartition(" @ ")
+                faults.append(Fault(path, problem))
             raise InvalidParamsError(
-                f"event on {self.name} does not fit {self.cls.__qualname__}: {'; '.join(transform_error(error, 'payload'))}",
+                f"event on {self.name} does not fit {self.cls.__qualname__}: {'; '.join(map(str, faults))}",
                 topic=self.name,
-                faults=[Fault("payload", text) for text in transform_error(error, "payload")],
+                faults=faults,
             ) from error
 
     def mismatches(self, declared: Sequence[Field]) -> list[Fault]:
@@ -93,7 +97,7 @@ class TypedTopic:
 
 
 def topic(name: str) -> Callable[[C], C]:
-    """Make an attrs class the type of topic ``name``. Wrong use raises :class:`UsageError` where the class is defined."""
+    """Make an attrs class the type of topic ``name``. Wrong use is a :class:`UsageError` where the class is defined."""
 
     def decorate(cls: C) -> C:
         if fault := topic_fault(name):
@@ -119,10 +123,23 @@ def _describe(name: str, cls: type) -> TypedTopic:
     for scalar in (str, int, bool):
         converter.register_structure_hook(scalar, _exact(scalar))
     converter.register_structure_hook_func(_is_enum, _enum_member)
-    hints = typing.get_type_hints(cls, include_extras=True)
-    fields = tuple(_field(cls, attribute, hints[attribute.name]) for attribute in attrs.fields(cls))
+    try:
+        hints = typing.get_type_hints(cls, include_extras=True)
+    except Exception as error:
+        raise UsageError(
+            f"@topic on {cls.__qualname__}: an annotation cannot be evaluated ({error});"
+            " the types it names must be defined before the class, at module level"
+        ) from error
+    fields = tuple(_field(cls, attribute, hints.get(attribute.name)) for attribute in attrs.fields(cls))
+    if faults := declaration_faults(fields):
+        problems = "; ".join(map(str, faults))
+        raise UsageError(f"@topic({name!r}) on {cls.__qualname__}: {problems}", topic=name, faults=faults)
     converter.register_structure_hook(cls, make_dict_structure_fn(cls, converter))
     return TypedTopic(name, cls, fields, converter)
+
+
+def _problem(error: BaseException, _: type | None) -> str:
+    return "missing" if isinstance(error, KeyError) else str(error) or type(error).__name__
 
 
 def _is_enum(hint: Any) -> bool:
@@ -144,31 +161,46 @@ def _enum_member(value: Any, cls: Any) -> Any:
     return cls(value)
 
 
-def _field(cls: type, attribute: attrs.Attribute[Any], hint: Any) -> Field:
-    bounds = Bounds()
-    if get_origin(hint) is Annotated:
-        hint, *extras = get_args(hint)
-        bounds = next((extra for extra in extras if isinstance(extra, Bounds)), bounds)
-    if get_origin(hint) in (Union, types.UnionType):
-        options = [option for option in get_args(hint) if option is not type(None)]
-        hint = options[0] if len(options) == 1 else hint
-    required = attribute.default is attrs.NOTHING
+def _unwrapped(hint: Any) -> tuple[Any, Bounds, bool]:
+    """The bare type of an annotation, its bounds, and whether it may be ``None``; wrapped in any order."""
+    bounds, optional = Bounds(), False
+    while True:
+        arguments = get_args(hint)
+        if get_origin(hint) is Annotated:
+            hint, *extras = arguments
+            bounds = next((extra for extra in extras if isinstance(extra, Bounds)), bounds)
+        elif get_origin(hint) in (Union, types.UnionType) and types.NoneType in arguments and len(arguments) == 2:
+            hint = next(option for option in arguments if option is not types.NoneType)
+            optional = True
+        else:
+            return hint, bounds, optional
+
+
+def _field(cls: type, attribute: attrs.Attribute[Any], annotation: Any) -> Field:
+    hint, bounds, optional = _unwrapped(annotation)
     name = attribute.name
+    where = f"{cls.__qualname__}.{name}"
     if attribute.alias not in (None, name):
-        raise UsageError(f"{cls.__qualname__}.{name}: a topic attribute is public and has no alias")
-    if hint is str:
-        return Field.string(name, bounds.max_bytes, required=required)
-    if hint is int:
-        return Field.integer(name, bounds.minimum, bounds.maximum, required=required)
-    if hint is bool:
-        return Field.boolean(name, required=required)
+        raise UsageError(f"{where}: a topic attribute is public and has no alias")
+    if optional and attribute.default is not None:
+        raise UsageError(f"{where}: None stands for an absent field, so give it the default None")
+    kind, values = _kind(hint)
+    if not kind:
+        raise UsageError(f"{where}: {hint!r} is no bus field type; use str, int, bool, a Literal of strings or an Enum")
+    if kind not in ("string", "enum") and bounds.max_bytes != MAX_BUS_STRING_BYTES:
+        raise UsageError(f"{where}: max_bytes bounds strings, not a field of kind {kind}")
+    required = attribute.default is attrs.NOTHING
+    return Field(name, kind, required, bounds.max_bytes, values, bounds.minimum, bounds.maximum)
+
+
+def _kind(hint: Any) -> tuple[str, tuple[str, ...]]:
+    """The field kind of a bare type, with an enum's values; an empty kind for a type that no field has."""
+    plain = {str: "string", int: "integer", bool: "boolean"}
+    if isinstance(hint, type) and hint in plain:
+        return plain[hint], ()
     values: tuple[Any, ...] = ()
     if get_origin(hint) is Literal:
         values = get_args(hint)
     elif _is_enum(hint):
         values = tuple(member.value for member in hint)
-    if values and all(type(value) is str for value in values):
-        return Field.enum(name, values, max_bytes=bounds.max_bytes, required=required)
-    raise UsageError(
-        f"{cls.__qualname__}.{name}: {hint!r} is no bus field type; use str, int, bool, a Literal of strings or an Enum"
-    )
+    return "enum" if values and all(type(value) is str for value in values) else "", values
