@@ -1,8 +1,8 @@
 """The tools of one MCP server, as listed: every entry judged before any of them is known to the host.
 
 One bad or duplicate name refuses the whole server, because a host that registered the rest would offer a catalogue that
-nobody wrote. What is merely unusable (a schema that is no object or over its bound) leaves that tool out with a warning.
-Source: odek contract, "Tool-name rules"; odek notes, section 3.
+nobody wrote. What is merely unusable (a schema that is no object, or over its bound) leaves that
+tool out with a warning. Source: odek contract, "Tool-name rules"; odek notes, section 3.
 """
 
 from __future__ import annotations
@@ -137,7 +137,9 @@ def _read_tool(server: str, entry: dict[str, Any], warnings: list[str]) -> Liste
     if description is None:
         description = ""
     elif type(description) is not str:
-        warnings.append(f"{server}: tool {name}: its description is {json_type(description)}, not a string, and ignored")
+        warnings.append(
+            f"{server}: tool {name}: its description is {json_type(description)}, not a string, and ignored"
+        )
         description = ""
     return ListedTool(
         name=name,

@@ -76,7 +76,7 @@ def _is_deep(line: bytes) -> bool:
 
 
 def _loses_member(line: bytes, value: Any) -> bool:
-    """Whether one of the envelope's names, none of them written with escapes, is in ``line`` but no more in ``value``."""
+    """Whether one of the envelope's names, written without escapes, is in ``line`` but no more in ``value``."""
     repeated = [token for token in _ENVELOPE_TOKENS if line.count(token) > 1]
     if not repeated:
         return False

@@ -12,7 +12,7 @@ from broker.wire.mcp.catalogue import Catalogue
 
 @frozen
 class Ready:
-    """The server is initialised and its tools are known. ``server_info`` is as it was sent: never trust or show it raw."""
+    """The server is initialised and its tools are known. ``server_info`` is as it was sent: not to be shown raw."""
 
     catalogue: Catalogue
     protocol_version: str
