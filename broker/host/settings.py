@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from attrs import Attribute, field, frozen, validators
+from attrs import Attribute, field, frozen
 
 from broker.errors import UsageError
 from broker.limits import (
@@ -42,6 +42,11 @@ def _between(minimum: int, maximum: int) -> Callable[[Any, Attribute[int], int],
 _DURATION = _between(1, MAX_PORTABLE_INTEGER)
 
 
+def _duration_or_none(instance: Any, attribute: Attribute[int | None], value: int | None) -> None:
+    if value is not None:
+        _DURATION(instance, attribute, value)  # type: ignore[arg-type]
+
+
 @frozen(kw_only=True)
 class HostSettings:
     """Settings of a host; durations are milliseconds. ``cancel_grace_ms=None`` never ends a process for not answering.
@@ -56,7 +61,7 @@ class HostSettings:
     )
     max_tools: int = field(default=MAX_TOOLS, validator=_between(1, MAX_TOOLS))
     request_timeout_ms: int = field(default=REQUEST_TIMEOUT_MS, validator=_DURATION)
-    cancel_grace_ms: int | None = field(default=CANCEL_GRACE_MS, validator=validators.optional(_DURATION))
+    cancel_grace_ms: int | None = field(default=CANCEL_GRACE_MS, validator=_duration_or_none)
     hook_timeout_ms: int = field(default=SESSION_HOOK_TIMEOUT_MS, validator=_DURATION)
     shutdown_timeout_ms: int = field(default=SHUTDOWN_TIMEOUT_MS, validator=_DURATION)
     exit_grace_ms: int = field(default=EXIT_GRACE_MS, validator=_DURATION)

@@ -324,7 +324,7 @@ def test_a_frame_partly_written_that_is_invalidated_ends_the_stream(manual_proce
 
 @pytest.mark.spec("octet.bus.age-exact", "octet.bus.credit-process")
 def test_untouched_frames_that_expire_in_a_stalled_writer_give_their_room_back(manual_processes: Any) -> None:
-    """The pipe is full at a frame's end, so nothing is partly written: what is too old is discarded, and that is all."""
+    """The pipe is full at a frame's end, so nothing is partly written: what is too old is only discarded."""
     world = manual_processes
     plugin, extension = stall(world)
     fill(world, plugin, 900)

@@ -184,8 +184,8 @@ def test_a_closed_session_takes_nothing_more(memory: Any) -> None:
         memory.session.attach("plugin")
     with pytest.raises(ExtensionError, match="it is stopped"):
         extension.call("work", {})
+    memory.host.close()
     with pytest.raises(UsageError, match="the host is closed"):
-        memory.host.close()
         memory.host.open_session("/")
 
 
