@@ -42,9 +42,9 @@ def _between(minimum: int, maximum: int) -> Callable[[Any, Attribute[int], int],
 _DURATION = _between(1, MAX_PORTABLE_INTEGER)
 
 
-def _duration_or_none(instance: Any, attribute: Attribute[int | None], value: int | None) -> None:
+def _duration_or_none(instance: Any, attribute: Attribute[Any], value: Any) -> None:
     if value is not None:
-        _DURATION(instance, attribute, value)  # type: ignore[arg-type]
+        _DURATION(instance, attribute, value)
 
 
 @frozen(kw_only=True)

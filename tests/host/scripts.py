@@ -185,6 +185,7 @@ class Stalled(ScriptedExtension):
             topic = {"binding_id": message["params"]["binding_id"], "topic": "bus.plugin.count"}
             self.request("subscribe", "bus/subscribe", topic)
         elif message.get("id") == "subscribe":
+            os.write(2, b"stalled\n")
             while not os.path.exists("go"):
                 time.sleep(0.005)
         else:

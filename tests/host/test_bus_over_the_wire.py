@@ -242,7 +242,7 @@ def log(world: Any, collector: Any) -> list[Any]:
     return entries
 
 
-# -- over pipes that are really full ---------------------------------------------------------------------------------------
+# -- over pipes that are really full -----------------------------------------------------------------------------------
 
 
 def fill(world: Any, plugin: Any, size: int) -> int:
@@ -264,7 +264,7 @@ def stall(world: Any) -> tuple[Any, Any]:
     texts = [Field.string(f"t{n}", max_bytes=1024, required=False) for n in range(6)]
     plugin.declare(TOPIC, [Field.integer("n"), Field.string("text", max_bytes=1024), *texts])
     extension = world.start(Stalled, "stalled", tools=["work"])
-    world.until(lambda: plugin.bus.statistics().topics[0].subscribers == 1)
+    world.until(lambda: "stalled" in world.diagnostics())
     return plugin, extension
 
 
