@@ -79,6 +79,7 @@ class Extension:
         self._ready_at = 0
         self._restart_at: int | None = None
         self._crashed: Generation | None = None
+        self._broken: BrokerError | None = None
 
     # -- what a host does ----------------------------------------------------------------------------------------------
 
@@ -219,7 +220,7 @@ class Extension:
             self._hooks.end(generation, "interrupted", "crash", lambda: self._hooks.start(generation))
         else:
             self._hooks.start(generation)
-        self._crashed = None
+        self._crashed = self._broken = None
         self._start.succeed(self)
         self._settle_reload()
 
@@ -228,15 +229,17 @@ class Extension:
         if generation is self._candidate:
             self._candidate = None
             self._settle_reload(error)
-        elif generation is self.generation or self.generation is None:
-            if generation is self.generation:
-                self._crashed = generation
-                now = self.session.clock.monotonic_ms()
-                if now - self._ready_at >= self.session.settings.restart_reset_ms:
-                    self._restarts = 0
+        if generation is self.generation:
             self.generation = None
-            self._set_health(Health.CRASHED, str(error))
-            self._start.fail(error)
+            self._crashed = generation
+            now = self.session.clock.monotonic_ms()
+            if now - self._ready_at >= self.session.settings.restart_reset_ms:
+                self._restarts = 0
+        elif self.generation is not None or generation.number != self._number:
+            return  # a candidate beside one that serves, or an older one on its way out
+        self._broken = error
+        self._set_health(Health.CRASHED, str(error))
+        self._start.fail(error)
 
     def generation_ended(self, generation: Generation, status: int | None) -> None:
         """Its process is gone."""
@@ -248,8 +251,8 @@ class Extension:
         if generation is self.generation:
             self.generation = None
         serving = self.generation is not None or self._candidate is not None
-        if self._stop is None and error is not None and not serving and not self._generations:
-            self._plan_restart(error)
+        if self._stop is None and self._broken is not None and not serving and not self._generations:
+            self._plan_restart(self._broken)
         self._settle_stop()
 
     # -- inside --------------------------------------------------------------------------------------------------------
@@ -296,6 +299,7 @@ class Extension:
 
     def _plan_restart(self, error: BrokerError) -> None:
         settings = self.session.settings
+        self._broken = None
         if self._crashed is None and not self._restarts:
             self._set_health(Health.PARKED, "the first start failed")
             return

@@ -127,6 +127,8 @@ class MemoryDriver:
 
     def _round(self) -> bool:
         moved = False
+        for session in list(self._sessions):
+            session.tick()
         while self._starting:
             moved = True
             self._start(self._starting.popleft())
@@ -136,7 +138,6 @@ class MemoryDriver:
             if process._gone:
                 self._processes.remove(process)
         for session in list(self._sessions):
-            session.tick()
             moved = session.bus.deliver() > 0 or moved
         return moved
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from broker.host import HostSettings
+from broker.testing import ManualClock
 
 
 def _load(name: str) -> Any:
@@ -39,6 +40,14 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
 def processes(tmp_path: Path) -> Iterator[Any]:
     """A session over real processes."""
     made = worlds.ProcessWorld(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def manual_processes(tmp_path: Path) -> Iterator[Any]:
+    """A session over real processes on a clock the test moves."""
+    made = worlds.ProcessWorld(tmp_path, clock=ManualClock())
     yield made
     made.close()
 

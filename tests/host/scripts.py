@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -170,3 +172,21 @@ def refuses(code: int, text: str, **more: Any) -> Act:
         actor.send({"jsonrpc": "2.0", "id": message["id"], "error": {"code": code, "message": text, **more}})
 
     return act
+
+
+class Stalled(ScriptedExtension):
+    """Subscribes, then does not read until there is a file ``go`` in its working directory."""
+
+    def __init__(self) -> None:
+        super().__init__(tools=("work",), capabilities=("event_bus",))
+
+    def on_message(self, message: dict[str, Any]) -> None:
+        if message.get("method") == "bus/lifecycle" and message["params"]["kind"] == "binding":
+            topic = {"binding_id": message["params"]["binding_id"], "topic": "bus.plugin.count"}
+            self.request("subscribe", "bus/subscribe", topic)
+        elif message.get("id") == "subscribe":
+            os.write(2, b"stalled\n")
+            while not os.path.exists("go"):
+                time.sleep(0.005)
+        else:
+            super().on_message(message)

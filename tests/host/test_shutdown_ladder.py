@@ -91,7 +91,12 @@ def test_one_that_ignores_everything_is_killed_after_four_seconds(memory: Any) -
 @pytest.mark.spec("octet.shutdown.terminal")
 @pytest.mark.parametrize(
     "answer",
-    [answers({"terminal": "bye"}), answers({}), answers({"terminal": "shutdown", "x": 1}), refuses(-32603, "internal error")],
+    [
+        answers({"terminal": "bye"}),
+        answers({}),
+        answers({"terminal": "shutdown", "x": 1}),
+        refuses(-32603, "internal error"),
+    ],
 )
 def test_another_answer_acknowledges_nothing(memory: Any, answer: Any) -> None:
     extension = start(memory, {"shutdown": answer})
@@ -179,8 +184,8 @@ def test_a_closed_session_takes_nothing_more(memory: Any) -> None:
         memory.session.attach("plugin")
     with pytest.raises(ExtensionError, match="it is stopped"):
         extension.call("work", {})
+    memory.host.close()
     with pytest.raises(UsageError, match="the host is closed"):
-        memory.host.close()
         memory.host.open_session("/")
 
 

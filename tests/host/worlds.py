@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 from broker.adapters.aio import AsyncioDriver
 from broker.adapters.aio.host import wait
+from broker.clock import Clock
+from broker.errors import ExtensionError
 from broker.host import Diagnostic, Exited, Extension, Host, HostSettings, Notice, Outcome, Session
 from broker.testing import ManualClock, MemoryDriver, ScriptedExtension
 from broker.wire.octet.manifest import Manifest, parse_manifest
@@ -61,6 +63,20 @@ class World:
         extension = self.add(script, name, **options)
         return self.settle(extension.start())
 
+    def diagnostics(self) -> list[str]:
+        """The texts of all diagnostics so far."""
+        return [notice.text for notice in self.notices if isinstance(notice, Diagnostic)]
+
+    def exits(self) -> list[tuple[int, int | None, str]]:
+        """Generation, status and reason of every process that has ended."""
+        return [(n.generation, n.status, n.reason) for n in self.notices if isinstance(n, Exited)]
+
+    def another_session(self) -> Session:
+        """A second session of the same host, watched too."""
+        session = self.host.open_session(self.session.workspace)
+        session.add_observer(self.notices.append)
+        return session
+
     def close(self) -> None:
         raise NotImplementedError
 
@@ -86,14 +102,6 @@ class MemoryWorld(World):
         self._factories[name] = lambda generation: make(generation.number)
         return self.session.add(manifest(f"/ext/{name}/extension.toml", name, **options))
 
-    def diagnostics(self) -> list[str]:
-        """The texts of all diagnostics so far."""
-        return [notice.text for notice in self.notices if isinstance(notice, Diagnostic)]
-
-    def exits(self) -> list[tuple[int, int | None, str]]:
-        """Generation, status and reason of every process that has ended."""
-        return [(n.generation, n.status, n.reason) for n in self.notices if isinstance(n, Exited)]
-
     def settle(self, outcome: Outcome[T]) -> T:
         self.driver.run()
         assert outcome.done, "nothing more happens without the clock moving, and the outcome is still open"
@@ -104,7 +112,7 @@ class MemoryWorld(World):
         assert condition(), "nothing more happens without the clock moving, and the condition does not hold"
 
     def close(self) -> None:
-        self.settle_by_time(self.session.close())
+        self.settle_by_time(self.host.close())
 
     def settle_by_time(self, outcome: Outcome[T], limit_ms: int = 60_000) -> T:
         """As :meth:`settle`, moving the clock from deadline to deadline."""
@@ -116,19 +124,20 @@ class MemoryWorld(World):
 
 
 class ProcessWorld(World):
-    def __init__(self, workspace: Path, settings: HostSettings | None = None) -> None:
+    def __init__(self, workspace: Path, settings: HostSettings | None = None, clock: Clock | None = None) -> None:
         super().__init__()
-        self._root = workspace
+        self.root = workspace
+        self.clock = clock
         self.loop = asyncio.new_event_loop()
         self.driver = self.loop.run_until_complete(self._make_driver())
-        self._open(Host(self.driver, settings=settings), str(workspace))
+        self._open(Host(self.driver, settings=settings, clock=clock), str(workspace))
 
     @staticmethod
     async def _make_driver() -> AsyncioDriver:
         return AsyncioDriver()
 
     def add(self, script: type[ScriptedExtension], name: str, **options: Any) -> Extension:
-        directory = self._root / name
+        directory = self.root / name
         directory.mkdir(exist_ok=True)
         main = directory / "main.py"
         main.write_text(
@@ -157,9 +166,30 @@ class ProcessWorld(World):
             assert self.loop.time() < end, f"the condition did not hold within {BOUND_S} s"
             self.loop.run_until_complete(asyncio.sleep(0.005))
 
+    def turn(self) -> None:
+        """Let the loop do what it can at this moment."""
+        for _ in range(3):
+            self.loop.run_until_complete(asyncio.sleep(0))
+
+    def advance(self, milliseconds: int) -> None:
+        """Move a manual clock and let everything happen that has become due."""
+        assert isinstance(self.clock, ManualClock)
+        self.clock.advance_ms(milliseconds)
+        self.session.changed()
+        self.turn()
+
+    def partly_written(self, extension: Extension) -> bool:
+        """Whether a frame has gone into the process's pipe in part."""
+        assert extension.generation is not None
+        pump = self.driver._pumps[extension.generation]
+        return pump.stale_at_ms is not None and pump._offset > 0
+
     def close(self) -> None:
         try:
-            self.settle(self.session.close())
+            if isinstance(self.clock, ManualClock):
+                for generation in self.session.generations:
+                    generation.fail(ExtensionError("the test is over"))
+            self.settle(self.host.close())
         finally:
             self.loop.run_until_complete(self.driver.aclose())
             self.loop.run_until_complete(self.loop.shutdown_default_executor())

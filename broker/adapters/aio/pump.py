@@ -60,8 +60,8 @@ class ProcessPump:
         try:
             while self._input_open and not self._write_blocked and self._fill():
                 self._write_some()
-            if self._write_blocked and self._input_open:
-                self._check_partial()
+            if self._write_blocked and self._input_open and self._check_partial():
+                self._drop_stale()
         finally:
             self._writing = False
         if self._close_input and not self._outputs:
@@ -74,9 +74,9 @@ class ProcessPump:
 
     @property
     def stale_at_ms(self) -> int | None:
-        """Last monotonic millisecond at which the partly written frame may be finished, if it is one that ages."""
-        held = self._outputs[0].held if self._outputs and self._offset else None
-        return None if held is None else held.valid_until_ms
+        """Last monotonic millisecond at which every frame in here may still be delivered, if any of them ages."""
+        helds = [output.held for output in self._outputs if output.held is not None]
+        return min((due for held in helds if (due := held.valid_until_ms) is not None), default=None)
 
     def _fill(self) -> bool:
         while self._queued_bytes < MAX_WRITE_CHUNK_BYTES:
