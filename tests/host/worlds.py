@@ -187,7 +187,7 @@ class ProcessWorld(World):
     def close(self) -> None:
         try:
             if isinstance(self.clock, ManualClock):
-                for generation in self.session.generations:
+                for generation in self.session.links:
                     generation.fail(ExtensionError("the test is over"))
             self.settle(self.host.close())
         finally:
