@@ -223,7 +223,7 @@ def test_all_faults_of_reading_come_at_once() -> None:
         "payload.summary: expected str, got int",
         "payload.step: expected int, got str",
     ]
-    with pytest.raises(InvalidParamsError, match="payload.summary: missing"):
+    with pytest.raises(InvalidParamsError, match=r"payload\.summary: missing"):
         typed_topic(Summary).decode({"step": 2})
 
 
