@@ -60,7 +60,7 @@ def encode(value: JSONValue) -> bytes:
             return orjson.dumps(value, option=_OPTIONS)
         except orjson.JSONEncodeError:
             pass
-    _refuse_value(value)
+    return _refuse_value(value)
 
 
 def decode(data: bytes | bytearray | memoryview) -> Any:

@@ -11,8 +11,8 @@ branch                    at fault
 :class:`InternalError`    broker itself
 ========================  ==================================================================
 
-Every error carries ``name``, ``code`` and ``message`` of the error table (octet reference, section "Errors"), so that it
-can be answered on a wire as it is; the detail (``str(error)``) never goes into the wire's ``message``.
+Every error carries ``name``, ``code`` and ``message`` of the error table (octet reference, section "Errors"), so that
+it can be answered on a wire as it is; the detail (``str(error)``) never goes into the wire's ``message``.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ ERROR_TABLE: Final[Mapping[str, ErrorRow]] = MappingProxyType(
 
 @frozen
 class Fault:
-    """One thing wrong with a value: ``path`` (such as ``fields[2].max_bytes``), ``problem``, and the row it falls under.
+    """One thing wrong with a value: ``path`` (such as ``fields[2].max_bytes``), ``problem``, and its row of the table.
 
     ``limit`` names the bound of :mod:`broker.limits` that was passed, with the ``observed`` and ``maximum`` values.
     """
@@ -73,7 +73,7 @@ class Fault:
 
 
 class BrokerError(Exception):
-    """Root of the tree. ``str(error)`` is the detail; every attribute below is ``None`` (or empty) where it does not apply.
+    """Root of the tree. ``str(error)`` is the detail; each attribute is ``None`` (or empty) where it does not apply.
 
     Attributes: ``topic`` and ``subscriber`` (bus), ``extension``, ``method`` and ``tool`` (processes), ``limit``,
     ``observed`` and ``maximum`` (a bound that was passed), ``path`` and ``offset`` (where in a value or in its bytes),
@@ -169,15 +169,15 @@ class CanonicalError(CallerError):
 
 
 class NonportableNumberError(CanonicalError):
-    """Bytes whose only fault is numbers that not every JSON peer holds exactly: fractions, or integers out of range.
+    """Bytes whose only fault is numbers that some JSON peers do not hold exactly: fractions, integers out of range.
 
-    ``paths`` says where they all are. ``zeroed`` is the value with 0 in each of these places: whoever received the bytes
-    can still tell what was asked, and refuse it, but never use a number that was not sent.
+    ``paths`` says where they all are. ``zeroed`` is the value with 0 in each of these places: whoever received the
+    bytes can still tell what was asked, and refuse it, but never use a number that was not sent.
     """
 
     def __init__(self, detail: str, *, paths: Sequence[str], zeroed: Any, **fields: Any) -> None:
         super().__init__(detail, **fields)
-        self.paths = tuple(paths)
+        self.paths: tuple[str, ...] = tuple(paths)
         self.zeroed = zeroed
 
 
@@ -222,6 +222,35 @@ class RemoteError(ExtensionError):
     """The extension answered a request with an error of the table; ``data`` is its data, as sent."""
 
 
+class McpError(ExtensionError):
+    """An MCP server answered a request with an error.
+
+    MCP leaves code and message to the server, so neither is of the error table: ``rpc_code`` (``None`` if the server sent
+    none that is an integer), ``rpc_message`` as sent, and its ``data``. What is shown is made safe and short first.
+    """
+
+    def __init__(self, detail: str, *, rpc_code: int | None, rpc_message: str, **fields: Any) -> None:
+        super().__init__(detail, **fields)
+        self.rpc_code = rpc_code
+        self.rpc_message = rpc_message
+
+
+class CatalogueError(ExtensionError):
+    """An MCP server's list of tools was refused as a whole: a bad or duplicate name, or a list without end."""
+
+    name = "invalid_params"
+
+
+class ArtifactError(ExtensionError):
+    """An artifact was refused, or is no longer what it was; ``artifact`` is its id. Nothing of it was shown."""
+
+    name = "invalid_params"
+
+    def __init__(self, detail: str, *, artifact: str | None = None, **fields: Any) -> None:
+        super().__init__(detail, **fields)
+        self.artifact = artifact
+
+
 class ResultError(ExtensionError):
     """The extension answered a request with a result of the wrong shape; its stream lives."""
 
@@ -229,7 +258,7 @@ class ResultError(ExtensionError):
 
 
 class TimedOutError(ExtensionError):
-    """No answer in time; ``observed`` and ``maximum`` are milliseconds. ``dispatched`` says whether the request left."""
+    """No answer in time; ``observed`` and ``maximum`` are milliseconds, ``dispatched`` whether the request left."""
 
     name = "request_cancelled"
 
@@ -256,6 +285,12 @@ class SetupError(BrokerError):
 
 class ManifestError(SetupError):
     """An ``extension.toml`` is not valid; ``faults`` lists every fault with its key path."""
+
+    name = "invalid_params"
+
+
+class ConfigError(SetupError):
+    """A file with ``mcp_servers`` is not valid; ``faults`` lists every fault with its key path."""
 
     name = "invalid_params"
 

@@ -111,6 +111,38 @@ MAX_WAITING_REQUESTS: Final = _limit("MAX_WAITING_REQUESTS", 1_024, "requests", 
 MAX_QUOTED_BYTES: Final = _limit("MAX_QUOTED_BYTES", 128, "bytes", "design", "text of a peer quoted in an error or diagnostic, made safe")
 MAX_REPORTED_FAULTS: Final = _limit("MAX_REPORTED_FAULTS", 32, "faults", "design", "faults listed for one value; the rest are not looked for")
 
+# -- MCP connection ----------------------------------------------------------------------------------------------------
+MAX_MESSAGE_DEPTH: Final = _limit("MAX_MESSAGE_DEPTH", 128, "containers", "design", "nested containers of one MCP message; both JSON codecs of the project can hold it")
+MAX_OUTLINE_TOKENS: Final = _limit("MAX_OUTLINE_TOKENS", 262_144, "tokens", "design", "of a line that could not be read, looked at to find the call it was meant for")
+MAX_BATCH_MESSAGES: Final = _limit("MAX_BATCH_MESSAGES", 1_024, "messages", "design", "members of one JSON-RPC batch")
+MAX_JUNK_LINES: Final = _limit("MAX_JUNK_LINES", 1_000, "lines", "design D13", "lines of a server that are no messages; this many end the connection")
+MAX_JUNK_BYTES: Final = _limit("MAX_JUNK_BYTES", 1_048_576, "bytes", "design D13", "such lines together; this many end the connection")
+MAX_OPEN_CALLS: Final = _limit("MAX_OPEN_CALLS", 1_024, "requests", "design", "requests to one MCP server without an answer; the protocol has no bound of its own")
+MAX_REQUEST_BYTES: Final = _limit("MAX_REQUEST_BYTES", 67_108_864, "bytes", "design", "one line sent to an MCP server; as long as the longest line that may come back")
+MAX_TOOL_PAGES: Final = _limit("MAX_TOOL_PAGES", 64, "pages", "design D9", "pages of one tools/list")
+MAX_LISTED_TOOLS: Final = _limit("MAX_LISTED_TOOLS", 1_024, "tools", "design D9", "tools of one MCP server")
+RELIST_INTERVAL_MS: Final = _limit("RELIST_INTERVAL_MS", 1_000, "ms", "design", "time between two listings caused by list_changed, in case a server announces a change whenever it is asked")
+MAX_PROGRESS_EXTENSION_MS: Final = _limit("MAX_PROGRESS_EXTENSION_MS", 3_600_000, "ms", "design", "time of a call that progress extends, from its start")
+MAX_SERVER_NAME_CHARS: Final = _limit("MAX_SERVER_NAME_CHARS", 64, "characters", "odek notes 1.2", "a server's name; the rule for tool names")
+MAX_LISTED_TOOL_NAME_CHARS: Final = _limit("MAX_LISTED_TOOL_NAME_CHARS", 64, "characters", "odek", "an MCP tool's name")
+MAX_INPUT_SCHEMA_BYTES: Final = _limit("MAX_INPUT_SCHEMA_BYTES", 262_144, "bytes", "odek notes 3", "an MCP tool's serialised input schema; the tool is left out above it")
+MAX_LISTED_DESCRIPTION_CHARS: Final = _limit("MAX_LISTED_DESCRIPTION_CHARS", 16_384, "characters", "design", "an MCP tool's description; the rest is cut off")
+
+# -- odek-extension/v1 -------------------------------------------------------------------------------------------------
+MAX_CONFIG_BYTES: Final = _limit("MAX_CONFIG_BYTES", 1_048_576, "bytes", "design", "one file with mcp_servers")
+MAX_SERVERS: Final = _limit("MAX_SERVERS", 256, "servers", "design", "entries of one file's mcp_servers")
+SERVER_TIMEOUT_SECONDS: Final = _limit("SERVER_TIMEOUT_SECONDS", 30, "s", "odek", "default of timeout_seconds")
+MAX_SERVER_TIMEOUT_SECONDS: Final = _limit("MAX_SERVER_TIMEOUT_SECONDS", 3_600, "s", "odek", "hard cap of timeout_seconds")
+RESPONSE_BYTES: Final = _limit("RESPONSE_BYTES", 10_485_760, "bytes", "odek", "default of max_response_bytes")
+MAX_RESPONSE_BYTES: Final = _limit("MAX_RESPONSE_BYTES", 67_108_864, "bytes", "odek", "ceiling of max_response_bytes")
+RESULT_CHARS: Final = _limit("RESULT_CHARS", 200_000, "characters", "odek", "default of max_result_chars")
+MAX_RESULT_CHARS: Final = _limit("MAX_RESULT_CHARS", 1_000_000, "characters", "odek", "hard cap of max_result_chars")
+MIN_RESULT_CHARS_BESIDE_NOTICE: Final = _limit("MIN_RESULT_CHARS_BESIDE_NOTICE", 64, "characters", "odek notes 1.1", "text that the floor of max_result_chars leaves beside the longest notice")
+MAX_ARTIFACTS: Final = _limit("MAX_ARTIFACTS", 64, "references", "odek notes 4.4", "artifact references of one tool result")
+MAX_ARTIFACT_BYTES: Final = _limit("MAX_ARTIFACT_BYTES", 67_108_864, "bytes", "odek notes 4.5", "the file of an artifact reference")
+MAX_ARTIFACT_FIELD_CHARS: Final = _limit("MAX_ARTIFACT_FIELD_CHARS", 4_096, "characters", "odek notes 4.6", "id, media type or summary of an artifact as shown; the rest is cut off")
+ARTIFACT_HASH_CHARS: Final = _limit("ARTIFACT_HASH_CHARS", 12, "characters", "odek notes 4.6", "digits of an artifact's digest that are shown")
+
 # -- manifest ----------------------------------------------------------------------------------------------------------
 MAX_MANIFEST_BYTES: Final = _limit("MAX_MANIFEST_BYTES", 65_536, "bytes", "octet notes 1", "one extension.toml")
 MAX_MANIFEST_KEY_PARTS: Final = _limit("MAX_MANIFEST_KEY_PARTS", 16, "parts", "design", "one dotted key; the TOML parser takes quadratic time over long ones")
@@ -121,6 +153,12 @@ MAX_SHORTCUT_KEY_BYTES: Final = _limit("MAX_SHORTCUT_KEY_BYTES", 128, "bytes", "
 MAX_SHORTCUT_DESCRIPTION_BYTES: Final = _limit("MAX_SHORTCUT_DESCRIPTION_BYTES", 4_096, "bytes", "octet notes 1", "a shortcut's description")
 MAX_FLAG_VALUE_BYTES: Final = _limit("MAX_FLAG_VALUE_BYTES", 4_096, "bytes", "octet notes 1", "a string flag's value")
 MAX_FLAG_DESCRIPTION_BYTES: Final = _limit("MAX_FLAG_DESCRIPTION_BYTES", 1_024, "bytes", "octet notes 1", "a flag's description")
+
+# -- odek artifacts ----------------------------------------------------------------------------------------------------
+MAX_ARTIFACT_READ_BYTES: Final = _limit("MAX_ARTIFACT_READ_BYTES", 262_144, "bytes", "odek notes 8.5", "one read of an artifact by id; larger requests are clamped")
+ARTIFACT_READ_DEFAULT_BYTES: Final = _limit("ARTIFACT_READ_DEFAULT_BYTES", 65_536, "bytes", "odek notes 8.5", "one read of an artifact by id when no limit is given")
+MAX_REGISTERED_ARTIFACTS: Final = _limit("MAX_REGISTERED_ARTIFACTS", 1_024, "artifacts", "design", "artifacts of a session that can be read by id; the oldest are forgotten")
+MAX_HASH_CHUNK_BYTES: Final = _limit("MAX_HASH_CHUNK_BYTES", 1_048_576, "bytes", "design", "part of a file hashed at once")
 
 # -- command line ------------------------------------------------------------------------------------------------------
 MAX_COMMAND_SECONDS: Final = _limit("MAX_COMMAND_SECONDS", 31_536_000, "s", "design", "a duration or timeout given on the command line")

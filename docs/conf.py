@@ -14,7 +14,7 @@ copyright = author
 release = metadata.version("extension-broker")
 
 extensions = ["sphinx.ext.autodoc", "sphinx.ext.doctest", "sphinx.ext.napoleon", "broker_tables"]
-exclude_patterns = ["_build", "changelog.d"]
+exclude_patterns = ["_build", "changelog.d", "examples"]
 default_role = "py:obj"
 
 html_theme = "furo"

@@ -143,7 +143,9 @@ class BlockingSession:
 
         self._loop.run(add())
 
-    def start(self, manifest: Manifest | str | os.PathLike[str], *, flags: Mapping[str, Any] | None = None) -> Extension:
+    def start(
+        self, manifest: Manifest | str | os.PathLike[str], *, flags: Mapping[str, Any] | None = None
+    ) -> Extension:
         """Start an extension and wait until it is negotiated; see :meth:`AsyncSession.start`."""
         return self._loop.run(self._session.start(manifest, flags=flags))
 
@@ -174,5 +176,3 @@ class BlockingSession:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-

@@ -16,8 +16,9 @@ import subprocess
 import threading
 import time
 import weakref
-from typing import Final
+from typing import Final, Self
 
+from broker.clock import SystemClock
 from broker.errors import UsageError
 from broker.limits import EXIT_GRACE_MS
 
@@ -39,6 +40,7 @@ for group in $groups; do
 done
 exit 0
 """
+_DEAF_TO: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 _POLL_SECONDS: Final = 0.005
 
 
@@ -113,14 +115,15 @@ class OrphanGuard:
             self._closed = True
             self._groups.clear()
             self._close_pipe()
-            deadline = time.monotonic() + EXIT_GRACE_MS / 1000
+            clock = SystemClock()
+            deadline = clock.monotonic_ms() + EXIT_GRACE_MS
             while not self._ended():
-                if time.monotonic() >= deadline:
+                if clock.monotonic_ms() >= deadline:
                     self._kill()
                     break
                 time.sleep(_POLL_SECONDS)
 
-    def __enter__(self) -> OrphanGuard:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -137,6 +140,8 @@ class OrphanGuard:
 
     def _start(self) -> None:
         reader, writer = os.pipe()
+        # The mask is inherited, so the helper cannot be ended in the moment before its script sets its traps either.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _DEAF_TO)
         try:
             process = subprocess.Popen(
                 [self._shell, "-c", _SCRIPT, "orphan-guard"],
@@ -153,6 +158,7 @@ class OrphanGuard:
             self._available = False
             return
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             os.close(reader)
         process.returncode = 0  # waited for by its id alone: Popen must neither reap it nor warn about it
         self._pid, self._pipe = process.pid, writer

@@ -161,7 +161,7 @@ class Child:
     __slots__ = ("__weakref__", "_descriptors", "_finalizer", "_group", "args")
 
     def __init__(self, args: Sequence[str], pid: int, descriptors: dict[str, int], guard: Guard | None) -> None:
-        self.args = tuple(args)
+        self.args: tuple[str, ...] = tuple(args)
         self._descriptors = descriptors
         self._group = _Group(pid, guard)
         with contextlib.suppress(AttributeError, OSError):

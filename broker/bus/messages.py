@@ -6,7 +6,7 @@ the bus charges against every byte bound (octet reference, section "Bounds", ``m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import orjson
 from attrs import field, frozen
@@ -36,8 +36,7 @@ class Pending:
 SubscriptionState: TypeAlias = Active | Pending
 
 
-@frozen
-class Receipt:
+class Receipt(NamedTuple):
     """An admitted publication: its sequence (per publisher generation, from 1) and wall time in Unix milliseconds."""
 
     sequence: int

@@ -42,6 +42,8 @@ _TOKEN = re.compile(
     rf"[A-Za-z0-9_-]{{{MIN_BUS_TOKEN_CHARS}}}",
     re.IGNORECASE,
 )
+# What a token must end in; looked for first, because that is several times faster than looking for all prefixes.
+_TOKEN_TAIL = re.compile(rf"[-_][A-Za-z0-9_-]{{{MIN_BUS_TOKEN_CHARS}}}")
 _PHONE = re.compile(r"\+?[0-9][0-9+ ().-]*")
 _PHONE_SEPARATOR = re.compile(r"[+ ().-]")
 
@@ -63,7 +65,22 @@ def refusal(text: str) -> str | None:
         return "contains a control character"
     if "@" in text:
         return "contains '@'"
-    trimmed = text.strip()
+    if not text[:1].isalpha() or text[1:2] == ":":
+        reason = _address_like(text.strip())
+        if reason is not None:
+            return reason
+    if "-" in text or "_" in text:
+        if "-----" in text and "-----begin" in text.lower():
+            return "looks like a PEM block"
+        if _TOKEN_TAIL.search(text) and _TOKEN.search(text):
+            return "looks like an access token"
+    if len(text) > 6 and "earer" in text.lower() and _BEARER.search(text):
+        return "looks like a bearer credential"
+    return None
+
+
+def _address_like(trimmed: str) -> str | None:
+    """Why a string that does not begin with a word is a path or a phone number, or None."""
     first = trimmed[:1]
     if first == "/" or trimmed[:2] == "\\\\":
         return "is an absolute path"
@@ -71,11 +88,6 @@ def refusal(text: str) -> str | None:
         return "is a path in a home directory"
     if trimmed[1:2] == ":" and _DRIVE.match(trimmed):
         return "is a drive path"
-    if "-" in text or "_" in text:
-        if "-----" in text and "-----begin" in text.lower():
-            return "looks like a PEM block"
-        if _TOKEN.search(text):
-            return "looks like an access token"
     if (
         (first == "+" or first.isdigit())
         and len(trimmed) >= MIN_BUS_PHONE_CHARS
@@ -83,6 +95,4 @@ def refusal(text: str) -> str | None:
         and _PHONE_SEPARATOR.search(trimmed)
     ):
         return "looks like a phone number"
-    if len(text) > 6 and "earer" in text.lower() and _BEARER.search(text):
-        return "looks like a bearer credential"
     return None

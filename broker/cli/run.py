@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import signal
 from pathlib import Path
 from typing import Any
 
 from broker.adapters.aio import AsyncHost, AsyncSession
 from broker.adapters.discovery import directory_warnings, find_manifests, load_manifest
+from broker.bus import trace
 from broker.cli import records
 from broker.cli.arguments import json_argument
 from broker.cli.exit_codes import FAILURE, OK
@@ -32,7 +34,7 @@ async def run(given: argparse.Namespace) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, _interrupt, stop)
     view = make_view(as_json=given.json)
     failures: list[str] = []
     try:
@@ -53,6 +55,13 @@ async def run(given: argparse.Namespace) -> int:
     finally:
         view.close()
     return FAILURE if failures else OK
+
+
+def _interrupt(stop: asyncio.Event) -> None:
+    if stop.is_set():
+        # Asked twice: no more waiting for anybody. The orphan guard kills what is left of the extensions.
+        os._exit(FAILURE)
+    stop.set()
 
 
 def load_all(paths: list[Path]) -> list[Manifest]:
@@ -86,7 +95,13 @@ def _connect(session: AsyncSession, view: View, activity: Activity) -> None:
             view.show(record)
 
     session.add_observer(lambda notice: show(records.from_notice(notice)))
-    session.bus.add_trace(lambda record: show(records.from_trace(record)))
+
+    def on_bus(record: trace.Record) -> None:
+        # Topics that go because the session ends are no news.
+        if not (isinstance(record, trace.Withdrawn) and session.session.closed):
+            show(records.from_trace(record))
+
+    session.bus.add_trace(on_bus)
 
 
 async def _serve(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-_QUIET_SECONDS: Final = 0.4
+_QUIET_SECONDS: Final = 1.0
 _LIMIT_SECONDS: Final = 5.0
 
 

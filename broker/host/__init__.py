@@ -4,6 +4,7 @@ from broker.host.driver import Driver, Process
 from broker.host.extension import Call, Extension
 from broker.host.generation import Generation
 from broker.host.host import Host
+from broker.host.link import ProcessLink
 from broker.host.notices import Diagnostic, Exited, Health, HealthChanged, Notice, Started
 from broker.host.outcome import Outcome
 from broker.host.session import SUPPORTED_API_VERSIONS, Session
@@ -24,6 +25,7 @@ __all__ = [
     "Notice",
     "Outcome",
     "Process",
+    "ProcessLink",
     "Session",
     "Started",
 ]

@@ -23,7 +23,7 @@ def run(peer: Peer, method: str, params: Any) -> dict[str, Any]:
         return {"binding_id": params.binding_id}
     if isinstance(params, BusPublishParams):
         receipt = peer.publish(params.topic, params.payload, binding_id=params.binding_id)
-        return {"binding_id": params.binding_id, **asdict(receipt)}
+        return {"binding_id": params.binding_id, **receipt._asdict()}
     if isinstance(params, BusTopicParams) and method == "bus/subscribe":
         state = peer.subscribe(params.topic, binding_id=params.binding_id)
         word = "active" if isinstance(state, Active) else "pending"

@@ -1,19 +1,24 @@
-"""What a session needs from the adapter that does its IO. Anything that offers these two protocols can drive a session."""
+"""What a session needs from the adapter that does its IO; whatever offers these two protocols can drive a session."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from broker.host.outcome import Outcome
 
 if TYPE_CHECKING:
-    from broker.host.generation import Generation
+    from broker.host.link import ProcessLink
     from broker.host.session import Session
+
+T = TypeVar("T")
 
 
 class Process(Protocol):
-    """A started process of one generation."""
+    """A started process of one link."""
 
     def flush(self) -> None:
-        """Write what the generation has to say, as far as the process takes it without waiting."""
+        """Write what the link has to say, as far as the process takes it without waiting."""
         ...
 
     def close_stdin(self) -> None:
@@ -28,15 +33,19 @@ class Process(Protocol):
 class Driver(Protocol):
     """Starts processes and is told when there is something to do.
 
-    A driver answers :meth:`spawn` with ``generation.spawned(process)`` or ``generation.spawn_failed(error)``, then feeds
-    ``generation.receive``, ``receive_stderr``, ``receive_eof`` and finally ``exited`` exactly once, all of them in the
+    A driver answers :meth:`spawn` with ``link.spawned(process)`` or ``link.spawn_failed(error)``, then feeds
+    ``link.receive``, ``receive_stderr``, ``receive_eof`` and finally ``exited`` exactly once, all of them in the
     session's own thread.
     """
 
-    def spawn(self, generation: Generation) -> None:
-        """Begin to start the generation's process; returns at once."""
+    def spawn(self, link: ProcessLink) -> None:
+        """Begin to start the link's process; returns at once."""
+        ...
+
+    def offload(self, work: Callable[[], T]) -> Outcome[T]:
+        """Do ``work`` where it may block, away from the session's thread; settles in the session's thread."""
         ...
 
     def schedule(self, session: Session) -> None:
-        """Soon write what the session's generations have to say and look at its deadlines. Callable from any thread."""
+        """Soon write what the session's links have to say and look at its deadlines. Callable from any thread."""
         ...

@@ -27,15 +27,15 @@ from broker.wire.octet.connection import ConnectionSettings
 from broker.wire.octet.contract import build_offer
 from broker.wire.octet.manifest_model import Manifest, Source
 from broker.wire.octet.models import ProtocolLimits, ToolCallResult, ToolDefinition
-from broker.wire.octet.requests import HostRequest
 from broker.wire.octet.schema import encode
+from broker.wire.requests import HostRequest
 
 if TYPE_CHECKING:
     from broker.host.session import Session
 
 
 class Call(Outcome[ToolCallResult]):
-    """A tool call on its way. ``cancel()`` releases the caller at once; the extension is told once, if it had the call."""
+    """A tool call on its way. ``cancel()`` releases the caller at once and tells the extension, if it had the call."""
 
     def __init__(self, generation: Generation) -> None:
         super().__init__()
@@ -60,11 +60,11 @@ class Extension:
 
     def __init__(self, session: Session, manifest: Manifest, *, source: Source, flags: Mapping[str, Any]) -> None:
         self.session = session
-        self.manifest = manifest
-        self.name = manifest.name
+        self.manifest: Manifest = manifest
+        self.name: str = manifest.name
         self.source = source
-        self.instance_id = uuid.uuid4().hex
-        self.health = Health.STOPPED
+        self.instance_id: str = uuid.uuid4().hex
+        self.health: Health = Health.STOPPED
         self.generation: Generation | None = None
         self._flags = dict(flags)
         self._hooks = SessionHooks(self)
@@ -79,6 +79,7 @@ class Extension:
         self._ready_at = 0
         self._restart_at: int | None = None
         self._crashed: Generation | None = None
+        self._broken: BrokerError | None = None
 
     # -- what a host does ----------------------------------------------------------------------------------------------
 
@@ -96,7 +97,9 @@ class Extension:
         """Start the first generation; settles when it is negotiated, or with what went wrong. Callable once."""
         if self._number:
             raise UsageError(f"{self.name} was started already", extension=self.name)
-        self._launch()
+        if self._stop is not None:
+            raise UsageError(f"{self.name} was stopped before it was started", extension=self.name)
+        self._launch(self.manifest)
         return self._start
 
     def call(self, tool: str, arguments: Any, *, timeout_ms: int | None = None) -> Call:
@@ -122,10 +125,10 @@ class Extension:
         return call
 
     def reload(self, manifest: Manifest | None = None) -> Outcome[Extension]:
-        """Start and negotiate a new generation beside the serving one, then switch; settles when calls go to it.
+        """Start and negotiate a new generation beside the serving one, then switch; settles when it serves.
 
-        A candidate that fails leaves the serving generation untouched. A new manifest must contribute the same tools and
-        hooks. Pending calls of the old generation get a bounded time, then are cancelled; none is repeated.
+        A candidate that fails leaves the serving generation untouched. A new manifest must contribute the same tools
+        and hooks. Pending calls of the old generation get a bounded time, then are cancelled; none is repeated.
         """
         if self.generation is None or not self.generation.alive or self._stop is not None:
             raise UsageError(f"{self.name} cannot be reloaded while it is {self.health.value}", extension=self.name)
@@ -134,19 +137,14 @@ class Extension:
         older = self.manifest
         if manifest is not None and (
             manifest.name != older.name
+            or manifest.api_version != older.api_version
             or set(manifest.contributes.tools) != set(older.contributes.tools)
             or set(manifest.contributes.hooks) != set(older.contributes.hooks)
         ):
-            raise SetupError(f"{self.name}: a reload must keep name, tools and hooks", extension=self.name)
-        outcome = self._reload = Outcome()
-        try:
-            if manifest is not None:
-                self.manifest = manifest
-            self._candidate = self._launch()
-        finally:
-            if self._candidate is None:
-                self._reload, self.manifest = None, older
-        return outcome
+            raise SetupError(f"{self.name}: a reload must keep name, API version, tools and hooks", extension=self.name)
+        self._candidate = self._launch(manifest or older)
+        self._reload = Outcome()
+        return self._reload
 
     def stop(self, *, outcome: str = "completed") -> Outcome[None]:
         """End in order: ``session_end``, then shutdown; settles when the process is gone. Idempotent."""
@@ -155,6 +153,9 @@ class Extension:
         stop = self._stop = Outcome()
         self._restart_at = None
         serving = self.generation
+        error = CancelledError(f"{self.name} was stopped", reason="shutdown", extension=self.name)
+        self._start.fail(error)
+        self._settle_reload(error)
         for generation in list(self._generations):
             if generation is not serving:
                 generation.shutdown()
@@ -162,7 +163,6 @@ class Extension:
             self._set_health(Health.DRAINING, "stopping")
             reason = "cancelled" if outcome == "cancelled" else "shutdown"
             self._hooks.end(serving, outcome, reason, serving.shutdown)
-        self._start.fail(CancelledError(f"{self.name} was stopped", reason="shutdown", extension=self.name))
         self._settle_stop()
         self.session.changed()
         return stop
@@ -206,65 +206,66 @@ class Extension:
     def generation_ready(self, generation: Generation) -> None:
         """Its contract exists: it serves from now on."""
         older, self.generation = self.generation, generation
+        self.manifest = generation.manifest
+        if generation is self._candidate:
+            self._candidate = None
         self._ready_at = self.session.clock.monotonic_ms()
         tools = tuple(tool.name for tool in generation.tools)
         self._set_health(Health.READY, f"generation {generation.number}")
         self.session.announce(Started(self.name, generation.number, tools))
-        if generation is self._candidate and older is not None:
-            self._candidate = None
+        if older is not None:
             older.connection.drain()
             self._hooks.end(older, "interrupted", "reload", lambda: self._switch(older, generation))
-            reload, self._reload = self._reload, None
-            if reload is not None:
-                reload.succeed(self)
-            return
-        if self._crashed is not None:
-            self._crashed = None
+        elif self._crashed is not None:
             self._hooks.end(generation, "interrupted", "crash", lambda: self._hooks.start(generation))
         else:
             self._hooks.start(generation)
+        self._crashed = self._broken = None
         self._start.succeed(self)
+        self._settle_reload()
 
     def generation_failed(self, generation: Generation, error: BrokerError) -> None:
         """It is broken; its process may still have to be reaped."""
         if generation is self._candidate:
             self._candidate = None
-            reload, self._reload = self._reload, None
-            if reload is not None:
-                reload.fail(error)
-        elif generation is self.generation or self.generation is None:
-            if generation is self.generation:
-                self._crashed = generation
+            self._settle_reload(error)
+        if generation is self.generation:
             self.generation = None
-            self._set_health(Health.CRASHED, str(error))
-            self._start.fail(error)
+            self._crashed = generation
+            now = self.session.clock.monotonic_ms()
+            if now - self._ready_at >= self.session.settings.restart_reset_ms:
+                self._restarts = 0
+        elif self.generation is not None or generation.number != self._number:
+            return  # a candidate beside one that serves, or an older one on its way out
+        self._broken = error
+        self._set_health(Health.CRASHED, str(error))
+        self._start.fail(error)
 
     def generation_ended(self, generation: Generation, status: int | None) -> None:
         """Its process is gone."""
         self._generations.remove(generation)
         self._draining_at.pop(generation, None)
         error = generation.failure
-        stopped = "stopped" if generation.acknowledged else "ended without acknowledging shutdown"
-        reason = stopped if error is None else str(error)
+        reason = generation.stopped_how if error is None else str(error)
         self.session.announce(Exited(self.name, generation.number, status, reason, error))
         if generation is self.generation:
             self.generation = None
         serving = self.generation is not None or self._candidate is not None
-        if self._stop is None and error is not None and not serving and not self._generations:
-            self._plan_restart(error)
+        if self._stop is None and self._broken is not None and not serving and not self._generations:
+            self._plan_restart(self._broken)
         self._settle_stop()
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _launch(self) -> Generation:
+    def _launch(self, manifest: Manifest) -> Generation:
         session = self.session
         limits = ProtocolLimits(
             max_frame_bytes=session.settings.max_frame_bytes,
             max_concurrent_requests=session.settings.max_concurrent_requests,
             max_tools=session.settings.max_tools,
         )
-        bound = ["event_bus"] if self.manifest.runtime.sharing == "isolated" else []
-        if self.manifest.session_hooks:
+        bound = ["event_bus"] if manifest.runtime.sharing == "isolated" else []
+        if manifest.session_hooks:
             bound.append("lifecycle_events")
         offer = build_offer(bound, limits=limits)
         self._number += 1
@@ -273,17 +274,17 @@ class Extension:
             cancel_grace_ms=session.settings.cancel_grace_ms,
         )
         params = {
-            "api_version": self.manifest.api_version,
+            "api_version": manifest.api_version,
             "octet_version": session.settings.octet_version,
-            "extension": self.manifest.extension_json(self.source),
+            "extension": manifest.extension_json(self.source),
             "workspace": session.workspace,
-            "capabilities": self.manifest.capabilities_json(),
-            "contributes": self.manifest.contributes_json(),
-            "flag_values": self.manifest.flag_values(self._flags),
+            "capabilities": manifest.capabilities_json(),
+            "contributes": manifest.contributes_json(),
+            "flag_values": manifest.flag_values(self._flags),
             "host": session.host_json(),
             "contract": encode(offer),
         }
-        generation = Generation(self, self._number, params, settings)
+        generation = Generation(self, manifest, self._number, params, settings)
         self._generations.append(generation)
         if self.generation is None:
             self._set_health(Health.STARTING, f"generation {self._number}")
@@ -298,12 +299,10 @@ class Extension:
 
     def _plan_restart(self, error: BrokerError) -> None:
         settings = self.session.settings
-        now = self.session.clock.monotonic_ms()
+        self._broken = None
         if self._crashed is None and not self._restarts:
             self._set_health(Health.PARKED, "the first start failed")
             return
-        if self._crashed is not None and now - self._ready_at >= settings.restart_reset_ms:
-            self._restarts = 0
         if not settings.restart or isinstance(error, NegotiationError | SetupError):
             self._set_health(Health.PARKED, str(error))
             return
@@ -313,15 +312,22 @@ class Extension:
         ceiling = min(settings.restart_cap_ms, settings.restart_base_ms << self._restarts)
         delay = self.session.random_below(ceiling + 1)
         self._restarts += 1
-        self._restart_at = now + delay
+        self._restart_at = self.session.clock.monotonic_ms() + delay
         self._set_health(Health.BACKOFF, f"restart {self._restarts} in {delay} ms")
         self.session.changed()
 
     def _relaunch(self) -> None:
         try:
-            self._launch()
+            self._launch(self.manifest)
         except BrokerError as error:
             self._set_health(Health.PARKED, str(error))
+
+    def _settle_reload(self, error: BrokerError | None = None) -> None:
+        reload, self._reload = self._reload, None
+        if reload is not None and error is not None:
+            reload.fail(error)
+        elif reload is not None:
+            reload.succeed(self)
 
     def _settle_stop(self) -> None:
         if self._stop is not None and not self._generations and not self._stop.done:
@@ -344,5 +350,3 @@ class Extension:
             },
             "host": self.session.host_json(),
         }
-
-

@@ -1,80 +1,71 @@
-"""One process generation of an extension: joins its connection to its peer on the bus, and ends both in order.
-
-The life of a generation is a line: starting, initializing, ready, draining, ended. Whatever goes wrong on the way leads
-to :meth:`Generation.fail`, which settles everything open, takes the peer off the bus and kills the process group, and
-the line ends when the driver says that the process is gone. Source: octet notes, section 2.6; design, "Decisions on the
-octet wire".
-"""
+"""One process generation of an octet extension: joins its connection to its peer on the bus, and ends both in order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from broker.bus import Held, Peer
-from broker.errors import BrokerError, CapabilityMismatchError, ExitedError, ExtensionError, InternalError
+from broker.errors import (
+    BrokerError,
+    CapabilityMismatchError,
+    ExitedError,
+    ExtensionError,
+    InternalError,
+)
 from broker.host import bus_service
-from broker.host.driver import Process
-from broker.host.notices import Diagnostic
+from broker.host.link import ProcessLink, Stage
 from broker.host.output import BusOutput, ControlOutput, Output
-from broker.host.stderr import StderrLog
 from broker.limits import MAX_WRITER_FRAMES
 from broker.wire.octet.connection import Connection, ConnectionSettings, Phase
-from broker.wire.octet.events import Closed, Initialized, RequestReceived
-from broker.wire.octet.events import Diagnostic as WireDiagnostic
+from broker.wire.octet.events import Closed, Diagnostic, Initialized, RequestReceived
+from broker.wire.octet.manifest_model import Manifest
 from broker.wire.octet.models import ToolDefinition, decode_shutdown_result, decode_tool_result
 from broker.wire.octet.negotiation import Expectation
-from broker.wire.octet.requests import HostRequest
+from broker.wire.requests import HostRequest
 
 if TYPE_CHECKING:
     from broker.host.extension import Extension
 
 
-class Stage(Enum):
-    """How far a generation is on its line."""
-
-    STARTING = "starting"
-    INITIALIZING = "initializing"
-    READY = "ready"
-    DRAINING = "draining"
-    ENDED = "ended"
-
-
-class Generation:
-    """One start of an extension's process. The session calls the first half of its methods, the driver the second."""
+class Generation(ProcessLink):
+    """One start of an extension's process."""
 
     def __init__(
-        self, extension: Extension, number: int, initialize: dict[str, Any], settings: ConnectionSettings
+        self,
+        extension: Extension,
+        manifest: Manifest,
+        number: int,
+        initialize: dict[str, Any],
+        settings: ConnectionSettings,
     ) -> None:
+        super().__init__(extension.session, extension.name, number)
         self.extension = extension
-        self.number = number
-        self.manifest = extension.manifest
-        self.stage = Stage.STARTING
+        self.manifest: Manifest = manifest
         self.tools: tuple[ToolDefinition, ...] = ()
         self.peer: Peer | None = None
-        self.failure: BrokerError | None = None
-        self.connection = Connection(clock=extension.session.clock, settings=settings, extension=extension.name)
-        self._initialize = initialize
-        self._process: Process | None = None
-        self._stderr = StderrLog()
+        self.connection: Connection = Connection(
+            clock=extension.session.clock, settings=settings, extension=extension.name
+        )
+        self._params = initialize
+        self._acknowledged = False
         self._calls: set[HostRequest] = set()
         self._bus_writes = 0
-        self.acknowledged = False
-        self._deadline: tuple[int, Callable[[], None]] | None = None
         self._detach_when_written = False
 
     # -- the session's side --------------------------------------------------------------------------------------------
 
     @property
-    def alive(self) -> bool:
-        """Whether it was neither asked to end nor found broken."""
-        return self.failure is None and self.stage in (Stage.STARTING, Stage.INITIALIZING, Stage.READY)
-
-    @property
     def busy(self) -> bool:
         """Whether a tool call is on its way."""
         return bool(self._calls)
+
+    @property
+    def stopped_how(self) -> str:
+        """How an orderly stop went: graceful is acknowledged and exited."""
+        if self._acknowledged:
+            return "acknowledged shutdown but did not exit, and was killed" if self._killed else "stopped"
+        return f"{'was killed' if self._killed else 'ended'} without acknowledging shutdown"
 
     def call(
         self,
@@ -104,10 +95,9 @@ class Generation:
         """End in order: no new work, cancel what is open, leave the bus, ask to shut down, wait, kill. Idempotent."""
         if self.stage is not Stage.READY or self.failure is not None:
             if self.stage is not Stage.DRAINING:
-                self.fail(ExitedError(f"{self._name}: stopped before it was ready", extension=self.extension.name))
+                self.fail(ExitedError(f"{self._shown}: stopped before it was ready", extension=self.name))
             return
         self.stage = Stage.DRAINING
-        settings = self.extension.session.settings
         self.cancel_calls("shutdown")
         self.connection.drain()
         self._leave_bus()
@@ -115,7 +105,7 @@ class Generation:
             self.connection.request(
                 "shutdown",
                 {},
-                timeout_ms=settings.shutdown_timeout_ms,
+                timeout_ms=self.session.settings.shutdown_timeout_ms,
                 bypass_slots=True,
                 decode=decode_shutdown_result,
                 on_settled=self._on_shutdown_answer,
@@ -124,106 +114,13 @@ class Generation:
             self._diagnose(f"could not ask for shutdown: {error}")
             self._on_shutdown_answer(None)
 
-    def fail(self, error: BrokerError) -> None:
-        """The generation is broken: settle everything open with ``error``, leave the bus, kill. Idempotent."""
-        if self.failure is not None or self.stage is Stage.ENDED:
-            return
-        self.failure = error
-        if self.peer is not None:
-            self.peer.detach()
-        self.connection.fail(error)
-        self._drain_events()
-        self._kill()
-        self.extension.generation_failed(self, error)
-
-    def tick(self) -> None:
-        """Let every deadline that has passed act."""
-        now = self.extension.session.clock.monotonic_ms()
-        if self._deadline is not None and now >= self._deadline[0]:
-            act = self._deadline[1]
-            self._deadline = None
-            act()
-        if self.stage in (Stage.INITIALIZING, Stage.READY, Stage.DRAINING):
-            self.connection.tick()
-            self._drain_events()
-        if self.peer is not None and self.peer.closed and self.stage is Stage.READY and self.failure is None:
-            self.fail(
-                ExtensionError(
-                    f"{self._name}: taken off the bus: {self.peer.close_reason}",
-                    name="resource_exhausted",
-                    extension=self.extension.name,
-                )
-            )
-
-    def next_deadline(self) -> int | None:
-        """The earliest monotonic millisecond at which :meth:`tick` has something to do."""
-        mine = None if self._deadline is None else self._deadline[0]
-        theirs = None if self.stage is Stage.ENDED or self.failure is not None else self.connection.next_deadline()
-        return min((due for due in (mine, theirs) if due is not None), default=None)
-
     # -- the driver's side ---------------------------------------------------------------------------------------------
-
-    def spawned(self, process: Process) -> None:
-        """The process runs."""
-        self._process = process
-        if self.failure is not None:
-            self._kill()
-            return
-        self.stage = Stage.INITIALIZING
-        self.extension.generation_initializing(self)
-        manifest = self.manifest
-        expectation = Expectation(
-            tools=tuple(manifest.contributes.tools),
-            session_hooks=manifest.session_hooks,
-            deferred=manifest.deferred_contributions(),
-        )
-        try:
-            self.connection.initialize(self._initialize, expectation)
-        except BrokerError as error:
-            self.fail(error)
-        self.extension.session.changed()
-
-    def spawn_failed(self, error: BrokerError) -> None:
-        """The process could not be started."""
-        if self.failure is None:
-            self.failure = error
-            self.connection.fail(error)
-            self.extension.generation_failed(self, error)
-        self._end(None)
-
-    def receive(self, data: bytes) -> None:
-        """Bytes from the process's stdout, in any chunks."""
-        if self.failure is not None or self.stage is Stage.ENDED:
-            return
-        self.connection.receive_data(data)
-        self._drain_events()
-        self.extension.session.changed()
-
-    def receive_stderr(self, data: bytes) -> None:
-        """Bytes from the process's stderr, in any chunks."""
-        for line in self._stderr.feed(data):
-            self._diagnose(line, source="stderr")
-
-    def receive_eof(self) -> None:
-        """The process closed its stdout. A moment is left for its exit, so that the error can say how it ended."""
-        if self.failure is not None or self.stage is Stage.ENDED:
-            return
-        if self.stage is not Stage.DRAINING:
-            self._after(self.extension.session.settings.stream_end_grace_ms, self._output_closed)
-
-    def exited(self, status: int | None) -> None:
-        """The process is gone and reaped; everything it wrote was received before."""
-        for line in self._stderr.finish():
-            self._diagnose(line, source="stderr")
-        if self.failure is None and self.stage is not Stage.DRAINING:
-            self.fail(self._exit_error(status))
-        self._end(status)
 
     def next_output(self) -> Output | None:
         """The next frame to write: control frames first, then bus messages while the generation serves."""
         frame = self.connection.next_frame()
         if frame is not None:
-            return ControlOutput(frame, self.connection)
+            return ControlOutput(frame, self.connection.frame_written)
         if self.connection.failure is not None:
             self._drain_events()
         if self.peer is None or self.stage is not Stage.READY or self.failure is not None:
@@ -238,22 +135,60 @@ class Generation:
         """A bus frame that was partly written may no longer be delivered; it must not be finished."""
         self.fail(
             ExtensionError(
-                f"{self._name}: reads too slowly: {type(held.message).__name__} went stale while it was being written",
-                extension=self.extension.name,
+                f"{self._shown}: reads too slowly: {type(held.message).__name__} went stale while it was being written",
+                extension=self.name,
                 name="resource_exhausted",
             )
         )
 
-    def write_failed(self) -> None:
-        """The process closed its stdin; what it still has to say, and its exit, decide what happens."""
-        if self.failure is None and self.stage not in (Stage.DRAINING, Stage.ENDED):
-            self._after(self.extension.session.settings.stream_end_grace_ms, self._output_closed)
+    # -- the protocol --------------------------------------------------------------------------------------------------
 
-    # -- inside --------------------------------------------------------------------------------------------------------
+    def _initialize(self) -> None:
+        self.extension.generation_initializing(self)
+        expectation = Expectation(
+            tools=tuple(self.manifest.contributes.tools),
+            session_hooks=self.manifest.session_hooks,
+            deferred=self.manifest.deferred_contributions(),
+        )
+        self.connection.initialize(self._params, expectation)
 
-    @property
-    def _name(self) -> str:
-        return f"{self.extension.name} (generation {self.number})"
+    def _receive_data(self, data: bytes) -> None:
+        self.connection.receive_data(data)
+        self._drain_events()
+
+    def _settle_failed(self, error: BrokerError) -> None:
+        if self.peer is not None:
+            self.peer.detach()
+        self.connection.fail(error)
+        self._drain_events()
+
+    def _settle_ended(self) -> None:
+        if self.peer is not None:
+            self.peer.detach()
+        if self.connection.phase is not Phase.CLOSED:
+            self.connection.close()
+            self._drain_events()
+
+    def _tick_protocol(self) -> None:
+        self.connection.tick()
+        self._drain_events()
+        if self.peer is not None and self.peer.closed and self.stage is Stage.READY and self.failure is None:
+            self.fail(
+                ExtensionError(
+                    f"{self._shown}: taken off the bus: {self.peer.close_reason}",
+                    name="resource_exhausted",
+                    extension=self.name,
+                )
+            )
+
+    def _protocol_deadline(self) -> int | None:
+        return self.connection.next_deadline()
+
+    def _failed(self, error: BrokerError) -> None:
+        self.extension.generation_failed(self, error)
+
+    def _ended(self, status: int | None) -> None:
+        self.extension.generation_ended(self, status)
 
     def _drain_events(self) -> None:
         while (event := self.connection.next_event()) is not None:
@@ -261,7 +196,7 @@ class Generation:
                 self._serve(event)
             elif isinstance(event, Initialized):
                 self._on_initialized(event)
-            elif isinstance(event, WireDiagnostic):
+            elif isinstance(event, Diagnostic):
                 self._diagnose(event.text, source="wire")
             elif isinstance(event, Closed) and event.error is not None:
                 self.fail(event.error)
@@ -275,8 +210,8 @@ class Generation:
         self.tools = event.tools
         if "event_bus" in event.selection.capabilities:
             try:
-                self.peer = self.extension.session.bus.attach(
-                    self.extension.name,
+                self.peer = self.session.bus.attach(
+                    self.name,
                     instance_id=self.extension.instance_id,
                     generation=self.number,
                     max_frame_bytes=event.selection.limits.max_frame_bytes,
@@ -305,6 +240,8 @@ class Generation:
             raise
         self.connection.answer(incoming, result)
 
+    # -- the end -------------------------------------------------------------------------------------------------------
+
     def _leave_bus(self) -> None:
         if self.peer is None:
             return
@@ -325,64 +262,9 @@ class Generation:
             return
         if request is not None and request.error is not None:
             self._diagnose(f"shutdown: {request.error}")
-        self.acknowledged = request is not None and request.error is None
+        self._acknowledged = request is not None and request.error is None
         if self.peer is not None:
             self.peer.detach()
         if self._process is not None:
             self._process.close_stdin()
-        self._after(self.extension.session.settings.exit_grace_ms, self._kill)
-
-    def _output_closed(self) -> None:
-        self.connection.receive_eof()
-        self._drain_events()
-        self.fail(
-            ExitedError(
-                f"{self._name}: closed its output but did not exit{self._stderr_note()}",
-                extension=self.extension.name,
-                stderr_tail=self._stderr.tail,
-            )
-        )
-
-    def _exit_error(self, status: int | None) -> BrokerError:
-        when = "before it answered initialize" if self.stage is not Stage.READY else "while it was in use"
-        how = f"exited with status {status}" if status is None or status >= 0 else f"was killed by signal {-status}"
-        return ExitedError(
-            f"{self._name}: {how} {when}{self._stderr_note()}",
-            extension=self.extension.name,
-            status=status,
-            stderr_tail=self._stderr.tail,
-        )
-
-    def _stderr_note(self) -> str:
-        return f"; its stderr ends with: {self._stderr.tail}" if self._stderr.tail else ""
-
-    def _kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._after(self.extension.session.settings.exit_grace_ms, self._give_up)
-
-    def _give_up(self) -> None:
-        self._diagnose("the process was killed but has not ended; it is left behind")
-        self._end(None)
-
-    def _end(self, status: int | None) -> None:
-        if self.stage is Stage.ENDED:
-            return
-        self.stage = Stage.ENDED
-        self._deadline = None
-        if self.peer is not None:
-            self.peer.detach()
-        if self.connection.phase is not Phase.CLOSED:
-            self.connection.close()
-            self._drain_events()
-        self.extension.generation_ended(self, status)
-        self.extension.session.changed()
-
-    def _after(self, delay_ms: int, act: Callable[[], None]) -> None:
-        self._deadline = (self.extension.session.clock.monotonic_ms() + delay_ms, act)
-        self.extension.session.changed()
-
-    def _diagnose(self, text: str, *, source: str = "host") -> None:
-        self.extension.session.announce(Diagnostic(self.extension.name, self.number, source, text))
-
-
+        self._after(self.session.settings.exit_grace_ms, self._kill)

@@ -1,7 +1,8 @@
 """Session hooks of one extension: exactly one end for every start, over crashes and reloads.
 
-Ownership is recorded before ``session_start`` leaves, so a start that timed out still gets its end. An answer other than
-``continue`` is recorded and never obeyed. Source: octet reference, ``SessionHookParams``; octet notes, section 4.2.
+Ownership is recorded before ``session_start`` leaves, so a start that timed out still gets its end. An answer other
+than ``continue`` is recorded and never obeyed. Source: octet reference,
+``SessionHookParams``; octet notes, section 4.2.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from attrs import frozen
 from broker.errors import BrokerError
 from broker.host.notices import Diagnostic
 from broker.wire.octet.models import Continue, SessionHookResult, decode_hook_result
-from broker.wire.octet.requests import HostRequest
+from broker.wire.quoting import escape
+from broker.wire.requests import HostRequest
 
 if TYPE_CHECKING:
     from broker.host.extension import Extension
@@ -35,11 +37,13 @@ class SessionHooks:
         self._open: _Open | None = None
 
     def start(self, generation: Generation) -> None:
-        """Tell a ready generation that the session's binding is active."""
-        if not generation.manifest.session_hooks:
+        """Tell a generation that the session's binding is active; one that broke or is stopping is told nothing."""
+        if not generation.manifest.session_hooks or not generation.alive:
             return
         self._open = _Open(generation.number, self._extension.session.clock.monotonic_ms())
-        self._dispatch(generation, {"hook": "session_start", "payload": {"binding": self._binding(generation.number)}})
+        params = {"hook": "session_start", "payload": {"binding": self._binding(generation.number)}}
+        if not self._dispatch(generation, params):
+            self._open = None
 
     def end(self, via: Generation, outcome: str, reason: str, done: Callable[[], None] | None = None) -> None:
         """Settle the open binding, if there is one, by telling the generation ``via``; then call ``done``."""
@@ -63,7 +67,9 @@ class SessionHooks:
             "process_generation": generation,
         }
 
-    def _dispatch(self, via: Generation, params: dict[str, Any], done: Callable[[], None] | None = None) -> None:
+    def _dispatch(self, via: Generation, params: dict[str, Any], done: Callable[[], None] | None = None) -> bool:
+        """Whether the hook could be sent; ``done`` is called in either case."""
+
         def settled(request: HostRequest) -> None:
             if request.error is not None:
                 self._note(via, f"{params['hook']}: {request.error}")
@@ -88,6 +94,8 @@ class SessionHooks:
             self._note(via, f"{params['hook']}: {error}")
             if done is not None:
                 done()
+            return False
+        return True
 
     def _note(self, generation: Generation, text: str) -> None:
-        self._extension.session.announce(Diagnostic(self._extension.name, generation.number, "host", text))
+        self._extension.session.announce(Diagnostic(self._extension.name, generation.number, "host", escape(text)))

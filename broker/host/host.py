@@ -17,7 +17,7 @@ class Host:
 
     def __init__(self, driver: Driver, *, settings: HostSettings | None = None, clock: Clock | None = None) -> None:
         self.driver = driver
-        self.settings = settings or HostSettings()
+        self.settings: HostSettings = settings or HostSettings()
         self.clock: Clock = clock or SystemClock()
         self._sessions: dict[str, Session] = {}
         self._closed = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from broker.errors import BrokerError, UsageError
+from broker.errors import BrokerError, InternalError, UsageError
 
 T = TypeVar("T")
 
@@ -51,6 +51,19 @@ class Outcome(Generic[T]):
     def fail(self, error: BrokerError) -> None:
         """Settle with an error."""
         self._settle(None, error)
+
+    def settle_with(self, work: Callable[[], T]) -> None:
+        """Settle with what ``work`` returns or raises; an error that is none of broker's becomes an internal one."""
+        try:
+            value = work()
+        except BrokerError as error:
+            self.fail(error)
+        except Exception as error:
+            failure = InternalError(f"{type(error).__name__}: {error}")
+            failure.__cause__ = error
+            self.fail(failure)
+        else:
+            self.succeed(value)
 
     def _settle(self, value: T | None, error: BrokerError | None) -> None:
         if self._done:

@@ -6,26 +6,25 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from broker.bus import Held
-from broker.wire.octet.connection import Connection
-from broker.wire.octet.outbox import OutFrame
+from broker.wire.outbox import OutFrame
 
 
 class ControlOutput:
-    """A request, answer or notification of the connection; never stale."""
+    """A frame of the protocol itself, such as a request or an answer; never stale."""
 
-    __slots__ = ("_connection", "_frame", "data")
+    __slots__ = ("_frame", "_written", "data")
 
     held: Held | None = None
     valid = True
 
-    def __init__(self, frame: OutFrame, connection: Connection) -> None:
+    def __init__(self, frame: OutFrame, written: Callable[[OutFrame], None]) -> None:
         self._frame = frame
-        self._connection = connection
-        self.data = frame.data
+        self._written = written
+        self.data: bytes = frame.data
 
     def written(self) -> None:
         """All bytes are with the process."""
-        self._connection.frame_written(self._frame)
+        self._written(self._frame)
 
     def dropped(self) -> None:
         """The stream ended before it was written."""
@@ -38,7 +37,7 @@ class BusOutput:
 
     def __init__(self, held: Held, done: Callable[[], None]) -> None:
         self.held: Held | None = held
-        self.data = held.message.frame + b"\n"
+        self.data: bytes = held.message.frame + b"\n"
         self._done = done
 
     @property

@@ -15,7 +15,7 @@ from broker.clock import Clock
 from broker.errors import InvalidParamsError, SetupError, UsageError
 from broker.host.driver import Driver
 from broker.host.extension import Call, Extension
-from broker.host.generation import Generation
+from broker.host.link import ProcessLink
 from broker.host.notices import Diagnostic, Notice
 from broker.host.outcome import Outcome
 from broker.host.settings import HostSettings
@@ -42,15 +42,15 @@ class Session:
     def __init__(
         self, host: Host, *, workspace: str, driver: Driver, clock: Clock, settings: HostSettings, name: str | None
     ) -> None:
-        self.session_id = uuid.uuid4().hex
+        self.session_id: str = uuid.uuid4().hex
         self.name = name
         self.workspace = workspace
         self.driver = driver
         self.clock = clock
         self.settings = settings
-        self.bus = Bus(clock)
+        self.bus: Bus = Bus(clock)
         self.diagnostics: deque[Diagnostic] = deque(maxlen=MAX_DIAGNOSTICS)
-        self.diagnostics_dropped = 0
+        self.diagnostics_dropped: int = 0
         self._host = host
         self._extensions: dict[str, Extension] = {}
         self._observers: tuple[Observer, ...] = ()
@@ -73,11 +73,13 @@ class Session:
         self._require_open()
         return self.bus.attach(name, instance_id=instance_id)
 
-    def add(self, manifest: Manifest, *, source: Source = "explicit", flags: Mapping[str, Any] | None = None) -> Extension:
+    def add(
+        self, manifest: Manifest, *, source: Source = "explicit", flags: Mapping[str, Any] | None = None
+    ) -> Extension:
         """Add an extension without starting it. ``flags`` are values for the flags its manifest declares.
 
-        Raises ``version_mismatch`` for an API version whose wire is not built yet, and ``invalid_params`` for a name that
-        is taken or a flag that is not declared.
+        Raises ``version_mismatch`` for an API version whose wire is not built yet, and ``invalid_params`` for a name
+        that is taken or a flag that is not declared.
         """
         self._require_open()
         if manifest.api_version not in SUPPORTED_API_VERSIONS:
@@ -94,7 +96,7 @@ class Session:
         return extension
 
     def remove(self, name: str) -> None:
-        """Forget an extension that has ended, so that its name is free again; raises :class:`UsageError` before that."""
+        """Forget an extension that has ended, so that its name is free; raises :class:`UsageError` before that."""
         extension = self.extension(name)
         if not extension.ended:
             raise UsageError(f"{name} has not ended; stop it first", extension=name)
@@ -131,7 +133,7 @@ class Session:
         return closing
 
     def add_observer(self, observer: Observer) -> Callable[[], None]:
-        """Call ``observer(notice)`` for every start, exit, change of health and diagnostic; gives a function to end it."""
+        """Call ``observer(notice)`` for every start, exit, change of health and diagnostic; gives what ends it."""
         self._observers = (*self._observers, observer)
 
         def remove() -> None:
@@ -142,8 +144,8 @@ class Session:
     # -- for drivers ---------------------------------------------------------------------------------------------------
 
     @property
-    def generations(self) -> tuple[Generation, ...]:
-        """Every generation whose process has not ended."""
+    def links(self) -> tuple[ProcessLink, ...]:
+        """Everything whose process has not ended."""
         return tuple(generation for extension in self._extensions.values() for generation in extension.generations)
 
     def tick(self) -> None:

@@ -27,11 +27,11 @@ from broker.limits import (
 )
 
 
-def _up_to(maximum: int) -> Callable[[Any, Attribute[int], int], None]:
+def _between(minimum: int, maximum: int) -> Callable[[Any, Attribute[int], int], None]:
     def check(_: Any, attribute: Attribute[int], value: int) -> None:
-        if type(value) is not int or not 1 <= value <= maximum:
+        if type(value) is not int or not minimum <= value <= maximum:
             raise UsageError(
-                f"{attribute.name}: expected an integer from 1 to {maximum}, got {value!a:.80}",
+                f"{attribute.name}: expected an integer from {minimum} to {maximum}, got {value!a:.80}",
                 path=attribute.name,
                 maximum=maximum,
             )
@@ -39,7 +39,12 @@ def _up_to(maximum: int) -> Callable[[Any, Attribute[int], int], None]:
     return check
 
 
-_DURATION = _up_to(MAX_PORTABLE_INTEGER)
+_DURATION = _between(1, MAX_PORTABLE_INTEGER)
+
+
+def _duration_or_none(instance: Any, attribute: Attribute[Any], value: Any) -> None:
+    if value is not None:
+        _DURATION(instance, attribute, value)
 
 
 @frozen(kw_only=True)
@@ -50,18 +55,20 @@ class HostSettings:
     """
 
     octet_version: str = "0.8.0"
-    max_frame_bytes: int = field(default=MAX_FRAME_BYTES, validator=_up_to(MAX_FRAME_BYTES))
-    max_concurrent_requests: int = field(default=MAX_CONCURRENT_REQUESTS, validator=_up_to(MAX_CONCURRENT_REQUESTS))
-    max_tools: int = field(default=MAX_TOOLS, validator=_up_to(MAX_TOOLS))
+    max_frame_bytes: int = field(default=MAX_FRAME_BYTES, validator=_between(1, MAX_FRAME_BYTES))
+    max_concurrent_requests: int = field(
+        default=MAX_CONCURRENT_REQUESTS, validator=_between(1, MAX_CONCURRENT_REQUESTS)
+    )
+    max_tools: int = field(default=MAX_TOOLS, validator=_between(1, MAX_TOOLS))
     request_timeout_ms: int = field(default=REQUEST_TIMEOUT_MS, validator=_DURATION)
-    cancel_grace_ms: int | None = CANCEL_GRACE_MS
+    cancel_grace_ms: int | None = field(default=CANCEL_GRACE_MS, validator=_duration_or_none)
     hook_timeout_ms: int = field(default=SESSION_HOOK_TIMEOUT_MS, validator=_DURATION)
     shutdown_timeout_ms: int = field(default=SHUTDOWN_TIMEOUT_MS, validator=_DURATION)
     exit_grace_ms: int = field(default=EXIT_GRACE_MS, validator=_DURATION)
     stream_end_grace_ms: int = field(default=STREAM_END_GRACE_MS, validator=_DURATION)
     reload_drain_ms: int = field(default=RELOAD_DRAIN_MS, validator=_DURATION)
     restart: bool = True
-    max_restarts: int = MAX_RESTARTS
+    max_restarts: int = field(default=MAX_RESTARTS, validator=_between(0, MAX_PORTABLE_INTEGER))
     restart_base_ms: int = field(default=RESTART_BASE_MS, validator=_DURATION)
     restart_cap_ms: int = field(default=RESTART_CAP_MS, validator=_DURATION)
     restart_reset_ms: int = field(default=RESTART_RESET_MS, validator=_DURATION)

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from broker.errors import BrokerError, SetupError
-from broker.host import Generation, Session
+from broker.host import Generation, Outcome, ProcessLink, Session
 from broker.host.output import Output
 from broker.limits import MAX_DELIVERY_ROUNDS
 from broker.testing.clock import ManualClock
 from broker.testing.scripted import ScriptedExtension
 
+T = TypeVar("T")
 Factory: TypeAlias = Callable[[Generation], ScriptedExtension]
 
 
@@ -77,7 +78,7 @@ class _MemoryProcess:
 
 
 class MemoryDriver:
-    """A :class:`broker.host.Driver` whose processes are objects. ``factories`` maps an extension's name to its maker."""
+    """A :class:`broker.host.Driver` whose processes are objects; ``factories`` maps extension names to their makers."""
 
     def __init__(self, clock: ManualClock, factories: dict[str, Factory]) -> None:
         self._clock = clock
@@ -87,13 +88,20 @@ class MemoryDriver:
         self._sessions: dict[Session, None] = {}
         self.spawned: list[ScriptedExtension] = []
 
-    def spawn(self, generation: Generation) -> None:
-        """Start the generation's object at the next :meth:`run`."""
-        self._starting.append(generation)
+    def spawn(self, link: ProcessLink) -> None:
+        """Start the link's object at the next :meth:`run`."""
+        assert isinstance(link, Generation)
+        self._starting.append(link)
 
     def schedule(self, session: Session) -> None:
         """Remember the session; :meth:`run` looks at all of them."""
         self._sessions[session] = None
+
+    def offload(self, work: Callable[[], T]) -> Outcome[T]:
+        """Do ``work`` at once: in memory nothing blocks."""
+        outcome: Outcome[T] = Outcome()
+        outcome.settle_with(work)
+        return outcome
 
     def run(self) -> None:
         """Let everything happen that can without the clock moving."""
@@ -119,6 +127,8 @@ class MemoryDriver:
 
     def _round(self) -> bool:
         moved = False
+        for session in list(self._sessions):
+            session.tick()
         while self._starting:
             moved = True
             self._start(self._starting.popleft())
@@ -128,7 +138,6 @@ class MemoryDriver:
             if process._gone:
                 self._processes.remove(process)
         for session in list(self._sessions):
-            session.tick()
             moved = session.bus.deliver() > 0 or moved
         return moved
 

@@ -119,7 +119,7 @@ class ScriptedExtension:
 
 
 def serve_stdio(extension: ScriptedExtension) -> None:
-    """Be the process of ``extension``: move bytes between it and this process's standard streams, then exit as it says."""
+    """Be the process of ``extension``: move bytes between it and the standard streams, then exit as it says."""
     while True:
         while extension.stderr:
             _write(2, extension.stderr.popleft())

@@ -99,6 +99,16 @@ class LineFramer:
         if self._tail:
             raise ProtocolError(f"the stream ended inside a frame, after {self._tail} bytes of it")
 
+    def take_rest(self) -> bytes | None:
+        """The last line of a stream that ended without its LF, ``None`` if there is none.
+
+        For wires that accept such a line; called instead of :meth:`finish` when ``next_frame`` has answered ``None``.
+        """
+        rest = bytes(self._buffer[self._start :])
+        self._buffer.clear()
+        self._start = self._scanned = self._tail = 0
+        return rest or None
+
     def _over(self) -> ProtocolError:
         bound = self._passed or self._max_bytes
         return ProtocolError(

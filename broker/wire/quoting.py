@@ -17,6 +17,21 @@ CONTROL_CHARACTER: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
 """Matches one control character: C0, DEL or C1 (Unicode category Cc)."""
 
 
+INVISIBLE_CHARACTER: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]"
+)
+"""Matches a control character, a line or paragraph separator, a byte order mark, or a character that sets direction.
+
+Joiners and the soft hyphen are not among them: scripts and emoji need those.
+"""
+
+_TERMINAL_SEQUENCE: Final = re.compile(
+    "(?:\x1b\\[|\x9b)[0-?]*+[ -/]*+[@-~]?"  # CSI
+    "|(?:\x1b[]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*+(?:\x07|\x9c|\x1b\\\\)?"  # OSC, DCS, SOS, PM, APC
+    "|\x1b[ -/]*+[0-~]?"  # any other escape
+)
+
+
 def utf8_length(text: str) -> int:
     """Bytes of ``text`` in UTF-8. A lone surrogate counts as the three bytes it would take."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
@@ -40,6 +55,18 @@ def quote(data: str | bytes, *, max_bytes: int = MAX_QUOTED_BYTES) -> str:
     if isinstance(data, bytes):
         data = data[: max_bytes + 1].decode("utf-8", "backslashreplace")
     return f"'{_bounded(data, max_bytes, count_bytes=True)}'"
+
+
+def plain(text: str, *, max_chars: int = MAX_DIAGNOSTIC_CHARS, keep: str = "") -> str:
+    """``text`` for people to read: terminal sequences removed, any other control or direction character a space.
+
+    The characters of ``keep`` stay. Longer text is cut at ``max_chars`` characters and ends in ``...``. Unlike
+    :func:`escape` this does not show what was there, so it is for prose and never for telling two names apart.
+    """
+    # Cut twice: sequences are at least one character each, so that a bounded part of a huge text is looked at.
+    text = _TERMINAL_SEQUENCE.sub("", text[: max_chars * 8])
+    text = INVISIBLE_CHARACTER.sub(lambda found: found[0] if found[0] in keep else " ", text)
+    return text if len(text) <= max_chars else text[: max_chars - len(_ELLIPSIS)] + _ELLIPSIS
 
 
 def _bounded(text: str, maximum: int, *, count_bytes: bool) -> str:

@@ -214,7 +214,7 @@ def test_a_forgotten_child_is_killed_and_reaped_with_a_warning(tmp_path: Path) -
     before = open_descriptors()
     child = spawn(["/bin/sh", "-c", "trap '' TERM; while :; do sleep 1000; done"], cwd=tmp_path, env=ENV)
     pid = child.pid
-    with pytest.warns(ResourceWarning, match=f"child process {pid} was never reaped"):
+    with pytest.warns(ResourceWarning, match=f"child process {pid} was never reaped"):  # noqa: PT031 - dropping it warns
         del child
         gc.collect()
     with pytest.raises(ChildProcessError):

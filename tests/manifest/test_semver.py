@@ -111,6 +111,6 @@ def test_a_malformed_version_is_refused(text: str) -> None:
 def test_versions_are_ordered_by_precedence() -> None:
     texts = ["1.0.0-2", "1.0.0-10", "1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-alpha.beta", "1.0.0-beta", "1.0.0", "1.0.1"]
     versions = [Version.parse(text) for text in texts]
-    assert sorted(reversed(versions)) == versions
+    assert sorted(versions, reverse=True)[::-1] == versions
     assert all(a < b and not b <= a for a, b in pairwise(versions))
     assert Version.parse("1.0.0+a") == Version.parse("1.0.0+b")

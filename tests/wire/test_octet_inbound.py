@@ -394,6 +394,7 @@ def test_answers_after_the_end_do_nothing(new_wire: NewWire) -> None:
     wire.receive(ask("a"))
     (event,) = wire.events()
     wire.connection.close()
+    assert len(wire.connection._inbound.table) == 0
     wire.connection.answer(event.incoming, {})
     wire.connection.receive_data(b"anything")
     wire.connection.receive_eof()

@@ -25,7 +25,7 @@ from broker.wire.jsonrpc import ABSENT
 from broker.wire.octet.connection import Phase
 from broker.wire.octet.events import Closed, Diagnostic
 from broker.wire.octet.models import TextPart, decode_tool_result
-from broker.wire.octet.requests import WireState
+from broker.wire.requests import WireState
 
 NewWire = Callable[..., Any]
 

@@ -7,15 +7,18 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from broker.adapters.aio.pump import ProcessPump
-from broker.adapters.discovery import resolve_entrypoint
 from broker.adapters.guard import OrphanGuard
-from broker.adapters.process import Child, build_environment, spawn
+from broker.adapters.launch import launch
+from broker.adapters.process import Child
 from broker.errors import BrokerError, SetupError, UsageError
-from broker.host import Generation, Session
+from broker.host import Outcome, ProcessLink, Session
+
+T = TypeVar("T")
 
 
 class AsyncioDriver:
@@ -30,8 +33,9 @@ class AsyncioDriver:
         self._pid = os.getpid()
         self._guard = OrphanGuard()
         self._scratch: Path | None = None
-        self._pumps: dict[Generation, ProcessPump] = {}
-        self._starting: dict[Generation, asyncio.Task[None]] = {}
+        self._scratch_lock = threading.Lock()
+        self._pumps: dict[ProcessLink, ProcessPump] = {}
+        self._starting: dict[ProcessLink, asyncio.Task[None]] = {}
         self._timers: dict[Session, asyncio.TimerHandle] = {}
         self._pending: set[Session] = set()
         self._pending_lock = threading.Lock()
@@ -48,9 +52,9 @@ class AsyncioDriver:
 
     # -- for sessions --------------------------------------------------------------------------------------------------
 
-    def spawn(self, generation: Generation) -> None:
-        """Start the generation's process in the background."""
-        self._starting[generation] = self._loop.create_task(self._start(generation))
+    def spawn(self, link: ProcessLink) -> None:
+        """Start the link's process in the background."""
+        self._starting[link] = self._loop.create_task(self._start(link))
 
     def schedule(self, session: Session) -> None:
         """Look at the session soon. Callable from any thread; many calls before that cost one look."""
@@ -63,13 +67,19 @@ class AsyncioDriver:
         except RuntimeError:
             pass  # the loop is closed; nothing will be written any more
 
+    def offload(self, work: Callable[[], T]) -> Outcome[T]:
+        """Do ``work`` in a thread of the loop's pool."""
+        outcome: Outcome[T] = Outcome()
+        self._loop.run_in_executor(None, work).add_done_callback(lambda done: outcome.settle_with(done.result))
+        return outcome
+
     def _look(self, session: Session) -> None:
         with self._pending_lock:
             self._pending.discard(session)
         session.tick()
         session.bus.deliver()
-        for generation in session.generations:
-            pump = self._pumps.get(generation)
+        for link in session.links:
+            pump = self._pumps.get(link)
             if pump is not None:
                 pump.flush()
         self._arm(session)
@@ -79,8 +89,8 @@ class AsyncioDriver:
         if timer is not None:
             timer.cancel()
         due = [session.next_deadline()]
-        for generation in session.generations:
-            pump = self._pumps.get(generation)
+        for link in session.links:
+            pump = self._pumps.get(link)
             if pump is not None and (stale_at := pump.stale_at_ms) is not None:
                 due.append(stale_at + 1)
         deadline = min((moment for moment in due if moment is not None), default=None)
@@ -90,44 +100,33 @@ class AsyncioDriver:
 
     # -- processes -----------------------------------------------------------------------------------------------------
 
-    async def _start(self, generation: Generation) -> None:
+    async def _start(self, link: ProcessLink) -> None:
         try:
-            child = await self._loop.run_in_executor(None, self._spawn_child, generation)
+            child = await self._loop.run_in_executor(None, self._spawn_child, link)
         except BrokerError as error:
-            generation.spawn_failed(error)
+            link.spawn_failed(error)
             return
         except OSError as error:
-            generation.spawn_failed(SetupError(f"{generation.extension.name}: {error}"))
+            link.spawn_failed(SetupError(f"{link.name}: {error}"))
             return
         finally:
-            self._starting.pop(generation, None)
-        pump = ProcessPump(self._loop, child, generation, self._forget)
-        self._pumps[generation] = pump
+            self._starting.pop(link, None)
+        pump = ProcessPump(self._loop, child, link, self._forget)
+        self._pumps[link] = pump
         pump.start()
-        generation.spawned(pump)
+        link.spawned(pump)
 
-    def _spawn_child(self, generation: Generation) -> Child:
-        manifest = generation.manifest
-        workspace = generation.extension.session.workspace
+    def _spawn_child(self, link: ProcessLink) -> Child:
+        with self._scratch_lock:
+            if self._scratch is None:
+                self._scratch = Path(tempfile.mkdtemp(prefix="broker-"))
         environ = os.environ if self._environ is None else self._environ
-        argv = resolve_entrypoint(manifest, workspace, host_environ=environ)
-        if self._scratch is None:
-            self._scratch = Path(tempfile.mkdtemp(prefix="broker-"))
-        scratch = self._scratch / f"{generation.extension.instance_id}-{generation.number}"
-        scratch.mkdir(mode=0o700)
-        env = build_environment(
-            manifest,
-            host_environ=environ,
-            workspace=workspace,
-            scratch=str(scratch),
-            manifest_path=manifest.path,
-        )
-        return spawn(argv, cwd=workspace, env=env, guard=self._guard)
+        return launch(link, environ=environ, scratch=self._scratch, guard=self._guard)
 
     def _forget(self, pump: ProcessPump) -> None:
-        for generation, other in list(self._pumps.items()):
+        for link, other in list(self._pumps.items()):
             if other is pump:
-                del self._pumps[generation]
+                del self._pumps[link]
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

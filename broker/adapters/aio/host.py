@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -48,10 +47,10 @@ class AsyncHost:
     async def open_session(self, workspace: str | os.PathLike[str] = ".", *, name: str | None = None) -> AsyncSession:
         """Open a session on a directory; raises :class:`SetupError` when it is none."""
         host, driver = self._started()
-        path = Path(workspace).absolute()
-        if not await asyncio.get_running_loop().run_in_executor(None, path.is_dir):
-            raise SetupError(f"workspace {str(path)!r} is not a directory", path=str(path))
-        return AsyncSession(host.open_session(str(path), name=name), driver)
+        path = os.path.abspath(workspace)  # noqa: ASYNC240 - it reads the working directory, no more
+        if not await asyncio.get_running_loop().run_in_executor(None, os.path.isdir, path):
+            raise SetupError(f"workspace {path!r} is not a directory", path=path)
+        return AsyncSession(host.open_session(path, name=name), driver)
 
     async def aclose(self) -> None:
         """Close every session in order, then everything else. Idempotent."""
@@ -96,7 +95,7 @@ class AsyncSession:
         return self.session.attach(name)
 
     def add_observer(self, observer: Callable[[Notice], object]) -> Callable[[], None]:
-        """Call ``observer(notice)`` for starts, exits, changes of health and diagnostics; gives a function to end it."""
+        """Call ``observer(notice)`` for starts, exits, health and diagnostics; gives a function that ends it."""
         return self.session.add_observer(observer)
 
     async def start(
@@ -125,7 +124,7 @@ class AsyncSession:
     async def call(
         self, extension: str, tool: str, arguments: Any = None, *, timeout: float | None = None
     ) -> ToolCallResult:
-        """Call a tool; ``arguments`` defaults to ``{}``, ``timeout`` is seconds and covers queueing, writing and waiting.
+        """Call a tool. ``arguments`` defaults to ``{}``; ``timeout``, in seconds, covers queueing, writing and waiting.
 
         Cancelling the awaiting task cancels the call. Errors: see :meth:`broker.host.Extension.call`.
         """

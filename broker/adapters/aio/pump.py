@@ -1,4 +1,4 @@
-"""Moves bytes between one child process and its generation: chunked reads, one writer, no threads.
+"""Moves bytes between one child process and its link: chunked reads, one writer, no threads.
 
 Reads take whatever is there and never wait for a line. The writer joins small frames into one write, and knows for each
 frame whether its bytes are untouched, partly with the process, or all of them, which is what credits and stale frames
@@ -15,24 +15,24 @@ from collections import deque
 from collections.abc import Callable
 
 from broker.adapters.process import Child
-from broker.host import Generation
+from broker.host import ProcessLink
 from broker.host.output import Output
 from broker.limits import MAX_EXIT_DRAIN_BYTES, MAX_READ_CHUNK_BYTES, MAX_WRITE_CHUNK_BYTES
 
 
 class ProcessPump:
-    """The :class:`broker.host.Process` of one generation, inside an asyncio loop."""
+    """The :class:`broker.host.Process` of one link, inside an asyncio loop."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         child: Child,
-        generation: Generation,
+        link: ProcessLink,
         on_ended: Callable[[ProcessPump], None],
     ) -> None:
         self._loop = loop
         self._child = child
-        self._generation = generation
+        self._link = link
         self._on_ended = on_ended
         self._outputs: deque[Output] = deque()
         self._queued_bytes = 0
@@ -53,15 +53,15 @@ class ProcessPump:
     # -- writing -------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Write what the generation has to say, as far as the pipe takes it without waiting."""
+        """Write what the link has to say, as far as the pipe takes it without waiting."""
         if self._writing or not self._input_open:
             return
         self._writing = True
         try:
             while self._input_open and not self._write_blocked and self._fill():
                 self._write_some()
-            if self._write_blocked and self._input_open:
-                self._check_partial()
+            if self._write_blocked and self._input_open and self._check_partial():
+                self._drop_stale()
         finally:
             self._writing = False
         if self._close_input and not self._outputs:
@@ -74,13 +74,13 @@ class ProcessPump:
 
     @property
     def stale_at_ms(self) -> int | None:
-        """Last monotonic millisecond at which the partly written frame may be finished, if it is one that ages."""
-        held = self._outputs[0].held if self._outputs and self._offset else None
-        return None if held is None else held.valid_until_ms
+        """Last monotonic millisecond at which every frame in here may still be delivered, if any of them ages."""
+        helds = [output.held for output in self._outputs if output.held is not None]
+        return min((due for held in helds if (due := held.valid_until_ms) is not None), default=None)
 
     def _fill(self) -> bool:
         while self._queued_bytes < MAX_WRITE_CHUNK_BYTES:
-            output = self._generation.next_output()
+            output = self._link.next_output()
             if output is None:
                 break
             self._outputs.append(output)
@@ -105,7 +105,7 @@ class ProcessPump:
         except OSError:
             # The process closed its input or is gone. What it still says, and its exit, tell the rest.
             self._end_input()
-            self._generation.write_failed()
+            self._link.write_failed()
             return
         self._written(count)
         if count < len(chunk):
@@ -118,7 +118,7 @@ class ProcessPump:
         held = self._outputs[0].held
         self._end_input()
         if held is not None:
-            self._generation.stale_write(held)
+            self._link.stale_write(held)
         return False
 
     def _drop_stale(self) -> None:
@@ -149,7 +149,7 @@ class ProcessPump:
     def _writable(self) -> None:
         self._loop.remove_writer(self._child.stdin_fd)
         self._write_blocked = False
-        self._generation.extension.session.changed()
+        self._link.session.changed()
 
     def _end_input(self) -> None:
         if not self._input_open:
@@ -176,15 +176,15 @@ class ProcessPump:
     def _read_stdout(self) -> None:
         data = _read(self._child.stdout_fd)
         if data:
-            self._generation.receive(data)
+            self._link.receive(data)
         elif data is not None:
             self._stop_reading(self._child.stdout_fd)
-            self._generation.receive_eof()
+            self._link.receive_eof()
 
     def _read_stderr(self) -> None:
         data = _read(self._child.stderr_fd)
         if data:
-            self._generation.receive_stderr(data)
+            self._link.receive_stderr(data)
         elif data is not None:
             self._stop_reading(self._child.stderr_fd)
 
@@ -218,11 +218,11 @@ class ProcessPump:
         if self._child.pidfd is not None:
             self._stop_reading(self._child.pidfd)
         # What the process wrote just before it ended still counts; what a surviving helper writes on and on does not.
-        self._drain(self._child.stderr_fd, self._generation.receive_stderr)
-        self._drain(self._child.stdout_fd, self._generation.receive)
+        self._drain(self._child.stderr_fd, self._link.receive_stderr)
+        self._drain(self._child.stdout_fd, self._link.receive)
         status = self._child.poll()
         self.release()
-        self._generation.exited(status)
+        self._link.exited(status)
         self._on_ended(self)
 
     def _drain(self, fd: int, feed: Callable[[bytes], None]) -> None:

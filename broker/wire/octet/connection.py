@@ -38,12 +38,12 @@ from broker.wire.octet.inbound import Inbound
 from broker.wire.octet.incoming import IncomingRequest
 from broker.wire.octet.models import InitializeRequest
 from broker.wire.octet.negotiation import Expectation, Selection, check_selection
-from broker.wire.octet.outbound import Outbound
-from broker.wire.octet.outbox import OutFrame
-from broker.wire.octet.requests import HostRequest
+from broker.wire.octet.outbound import OctetOutbound
 from broker.wire.octet.schema import Text, check, decode, refuse
 from broker.wire.octet.settings import ConnectionSettings, Phase
+from broker.wire.outbox import OutFrame
 from broker.wire.quoting import escape
+from broker.wire.requests import HostRequest
 
 __all__ = ["Connection", "ConnectionSettings", "HostRequest", "IncomingRequest", "OutFrame", "Phase"]
 
@@ -63,7 +63,7 @@ class Connection:
         bound = self._settings.limits.max_frame_bytes
         self._framer = LineFramer(bound)
         self._inbound = Inbound(self)
-        self.outbound = Outbound(self, bound=bound, cancel_grace_ms=self._settings.cancel_grace_ms)
+        self.outbound = OctetOutbound(self, bound=bound, cancel_grace_ms=self._settings.cancel_grace_ms)
         self._initialize: HostRequest | None = None
         self._events: deque[ConnectionEvent] = deque()
         self._eof = self._ended = False

@@ -31,7 +31,7 @@ class RequestReceived:
 class NotificationReceived:
     """The extension tells something it may tell, with parameters of the right shape.
 
-    Not produced yet: every notification of an extension but ``$/cancelRequest`` belongs to a service that is not offered.
+    Not produced yet: but for ``$/cancelRequest``, an extension's notifications belong to services that are not offered.
     """
 
     method: str

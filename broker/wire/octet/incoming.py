@@ -73,7 +73,5 @@ class IncomingTable:
 
     def clear(self) -> None:
         """Forget everything; nothing will be answered any more."""
-        for request in self._open.values():
-            request.answered = True
         self._open.clear()
         self._used.clear()

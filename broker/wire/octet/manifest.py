@@ -190,13 +190,13 @@ def _entrypoint(table: Table, *, given: bool) -> Entrypoint | None:
 
 def _capabilities(table: Table, api_version: str | None) -> Capabilities:
     filesystem = table.choice("filesystem", ("none", "workspace", "unrestricted"), "none")
-    flags = {key: table.boolean(key) for key in ("process", "network", "system_prompt")}
+    switches = {key: table.boolean(key) for key in ("process", "network", "system_prompt")}
     secrets = table.identifiers("secrets")
     environment = table.choices("environment", ENVIRONMENT_NAMES)
     if environment:
         _forbid_on_0_1(table, api_version, ["environment"])
     table.end()
-    return Capabilities(filesystem=filesystem, secrets=secrets, environment=environment, **flags)  # type: ignore[arg-type]
+    return Capabilities(filesystem, **switches, secrets=secrets, environment=environment)  # type: ignore[arg-type]
 
 
 def _contributes(table: Table, api_version: str | None) -> Contributes:

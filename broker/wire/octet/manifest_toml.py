@@ -183,6 +183,7 @@ class Table:
 
 
 def report(faults: list[Fault], path: str, problem: str, bound: tuple[str, int, int] | None = None) -> None:
+    """Note a fault; ``bound`` is the passed limit's name, the observed value and the maximum."""
     if bound is None:
         faults.append(Fault(path, problem))
     else:
@@ -211,8 +212,10 @@ _TOML_WORDS: Final[dict[type, str]] = {
 
 
 def toml_word(value: object) -> str:
+    """What a TOML author calls the type of ``value``."""
     return _TOML_WORDS.get(type(value), "a date or time")
 
 
 def quoted(text: str) -> str:
+    """``text`` in double quotes, escaped, shortened."""
     return json.dumps(text if len(text) <= MAX_PATH_KEY_CHARS else text[:MAX_PATH_KEY_CHARS] + "...")

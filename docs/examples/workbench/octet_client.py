@@ -11,8 +11,9 @@ import os
 import queue
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any
 
 API_VERSION = "0.3"
 BUS_METHODS = ("bus/declare", "bus/event", "bus/lifecycle", "bus/publish", "bus/subscribe", "bus/unsubscribe")
@@ -28,7 +29,7 @@ INVALID_PARAMS, CAPABILITY_MISMATCH, RESOURCE_EXHAUSTED = -32602, -32011, -32012
 ANSWER_SECONDS = 30.0
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The host answered a request with an error; ``code`` says which."""
 
     def __init__(self, method: str, code: int, message: str) -> None:
@@ -36,11 +37,11 @@ class Refused(Exception):
         self.code = code
 
 
-class Unbound(Exception):
+class UnboundError(Exception):
     """There is no bus to publish on at the moment: not offered, not bound yet, or the binding changed."""
 
 
-class Cancelled(Exception):
+class CancelledError(Exception):
     """The host cancelled the tool call."""
 
 
@@ -53,8 +54,8 @@ class Tool:
     """
 
     description: str
-    parameters: Dict[str, Any]
-    run: Callable[[Any, threading.Event], "tuple[str, Any]"]
+    parameters: dict[str, Any]
+    run: Callable[[Any, threading.Event], tuple[str, Any]]
 
 
 @dataclass
@@ -62,19 +63,19 @@ class _Request:
     """A request of ours that waits for its answer."""
 
     done: threading.Event = field(default_factory=threading.Event)
-    answer: Dict[str, Any] = field(default_factory=dict)
+    answer: dict[str, Any] = field(default_factory=dict)
 
 
-def text_field(name: str, max_bytes: int) -> Dict[str, Any]:
+def text_field(name: str, max_bytes: int) -> dict[str, Any]:
     return {"name": name, "kind": "string", "required": True, "max_bytes": max_bytes, "values": []}
 
 
-def integer_field(name: str, minimum: int, maximum: int) -> Dict[str, Any]:
+def integer_field(name: str, minimum: int, maximum: int) -> dict[str, Any]:
     bounds = {"minimum": minimum, "maximum": maximum}
     return {"name": name, "kind": "integer", "required": True, "max_bytes": 16, "values": [], **bounds}
 
 
-def enum_field(name: str, *values: str) -> Dict[str, Any]:
+def enum_field(name: str, *values: str) -> dict[str, Any]:
     return {"name": name, "kind": "enum", "required": True, "max_bytes": 64, "values": list(values)}
 
 
@@ -100,30 +101,30 @@ class Extension:
     def __init__(
         self,
         *,
-        tools: Optional[Dict[str, Tool]] = None,
-        topics: Optional[Dict[str, List[Dict[str, Any]]]] = None,
-        subscriptions: "tuple[str, ...]" = (),
-        on_event: Callable[[str, Dict[str, Any]], None] = lambda topic, payload: None,
-        work: Optional[Callable[[], None]] = None,
+        tools: dict[str, Tool] | None = None,
+        topics: dict[str, list[dict[str, Any]]] | None = None,
+        subscriptions: tuple[str, ...] = (),
+        on_event: Callable[[str, dict[str, Any]], None] = lambda topic, payload: None,
+        work: Callable[[], None] | None = None,
     ) -> None:
-        self.flags: Dict[str, Any] = {}
+        self.flags: dict[str, Any] = {}
         self.workspace = os.getcwd()
         self._tools = tools or {}
         self._topics = topics or {}
         self._subscriptions = subscriptions
         self._on_event = on_event
         self._work = work
-        self._methods: "set[str]" = set()
+        self._methods: set[str] = set()
         self._max_frame = 0
         self._write_lock = threading.Lock()
         self._lock = threading.Lock()
         self._last_id = 0
-        self._requests: Dict[int, _Request] = {}
-        self._calls: Dict[Any, threading.Event] = {}
-        self._binding: Optional[str] = None
+        self._requests: dict[int, _Request] = {}
+        self._calls: dict[Any, threading.Event] = {}
+        self._binding: str | None = None
         self._revision = 0
         self._bound = threading.Event()
-        self._bus_jobs: "queue.SimpleQueue[Optional[str]]" = queue.SimpleQueue()
+        self._bus_jobs: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 
     # -- for the extension's own code ----------------------------------------------------------------------------------
 
@@ -131,11 +132,11 @@ class Extension:
         """Wait until the topics are declared on the current bus; its revision, or 0 if that did not happen in time."""
         return self._revision if self._bound.wait(timeout) else 0
 
-    def publish(self, topic: str, payload: Dict[str, Any]) -> int:
-        """Publish one event and give its sequence. Raises :class:`Refused`, or :class:`Unbound` without a bus."""
+    def publish(self, topic: str, payload: dict[str, Any]) -> int:
+        """Publish one event and give its sequence. Raises :class:`RefusedError`, or :class:`UnboundError` without a bus."""
         binding = self._binding
         if binding is None or not self._bound.is_set():
-            raise Unbound(topic)
+            raise UnboundError(topic)
         result = self._request("bus/publish", {"binding_id": binding, "topic": topic, "payload": payload})
         return int(result["sequence"])
 
@@ -160,7 +161,7 @@ class Extension:
                 if not goes_on:
                     return 0
 
-    def _receive(self, message: Dict[str, Any]) -> bool:
+    def _receive(self, message: dict[str, Any]) -> bool:
         """Handle one frame; false when it was the last."""
         method, params, request_id = message.get("method"), message.get("params", {}), message.get("id")
         if method is None:
@@ -193,7 +194,7 @@ class Extension:
 
     # -- initialize ----------------------------------------------------------------------------------------------------
 
-    def _initialize(self, request_id: Any, params: Dict[str, Any]) -> bool:
+    def _initialize(self, request_id: Any, params: dict[str, Any]) -> bool:
         if params.get("api_version") != API_VERSION:
             self._fail(request_id, -32010)
             return False
@@ -249,7 +250,7 @@ class Extension:
 
     # -- tools ---------------------------------------------------------------------------------------------------------
 
-    def _start_call(self, request_id: Any, params: Dict[str, Any]) -> None:
+    def _start_call(self, request_id: Any, params: dict[str, Any]) -> None:
         tool = self._tools.get(params["name"])
         if tool is None:
             self._fail(request_id, INVALID_PARAMS)
@@ -265,7 +266,7 @@ class Extension:
             text, structured = tool.run(arguments, cancelled)
         except ValueError as error:
             failed, text = True, str(error)
-        except Cancelled:
+        except CancelledError:
             cancelled.set()
             text = ""
         except Exception as error:
@@ -275,14 +276,14 @@ class Extension:
         if cancelled.is_set():
             self._fail(request_id, -32800)
             return
-        result: Dict[str, Any] = {"content": [{"type": "text", "text": text}], "is_error": failed, "metadata": None}
+        result: dict[str, Any] = {"content": [{"type": "text", "text": text}], "is_error": failed, "metadata": None}
         if structured is not None:
             result["structured_content"] = structured
         self._reply(request_id, result)
 
     # -- the bus -------------------------------------------------------------------------------------------------------
 
-    def _lifecycle(self, params: Dict[str, Any]) -> None:
+    def _lifecycle(self, params: dict[str, Any]) -> None:
         kind = params["kind"]
         if kind == "binding":
             if params["binding_revision"] > self._revision:
@@ -307,18 +308,18 @@ class Extension:
                         self._bound.set()
                 else:
                     self._request("bus/subscribe", {"binding_id": binding, "topic": topic})
-            except Unbound as error:
+            except UnboundError as error:
                 log(f"not selected: {error}")
-            except Refused as error:
+            except RefusedError as error:
                 # A stale binding is refused when the bus was reset meanwhile; the next binding starts all over.
                 if error.code != CAPABILITY_MISMATCH or binding == self._binding:
                     log(str(error))
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
-    def _request(self, method: str, params: Dict[str, Any]) -> Dict[str, Any]:
+    def _request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         if method not in self._methods:
-            raise Unbound(method)
+            raise UnboundError(method)
         request = _Request()
         with self._lock:
             self._last_id += 1
@@ -328,11 +329,11 @@ class Extension:
         if not request.done.wait(ANSWER_SECONDS):
             with self._lock:
                 self._requests.pop(request_id, None)
-            raise Refused(method, -32603, "no answer in time")
+            raise RefusedError(method, -32603, "no answer in time")
         if "error" in request.answer:
             error = request.answer["error"]
-            raise Refused(method, error["code"], error["message"])
-        result: Dict[str, Any] = request.answer["result"]
+            raise RefusedError(method, error["code"], error["message"])
+        result: dict[str, Any] = request.answer["result"]
         return result
 
     def _reply(self, request_id: Any, result: Any) -> None:
@@ -341,7 +342,7 @@ class Extension:
     def _fail(self, request_id: Any, code: int) -> None:
         self._send({"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": ERRORS[code]}})
 
-    def _send(self, message: Dict[str, Any]) -> None:
+    def _send(self, message: dict[str, Any]) -> None:
         frame = canonical(message)
         if self._max_frame and len(frame) > self._max_frame and "result" in message:
             frame = canonical(

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 from pathlib import Path
-from typing import Any, Dict, Tuple
+from typing import Any
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(os.environ["OCTET_EXTENSION_DIR"]).parent))
@@ -29,10 +29,10 @@ class Board:
         tool = Tool("How many files there are, how many were checked, and the worst of them.", PARAMETERS, self.summary)
         self.extension = Extension(tools={"summary": tool}, subscriptions=(CHANGES, REPORT), on_event=self.note)
         self.lock = threading.Lock()
-        self.sizes: Dict[str, int] = {}
-        self.reports: Dict[str, Dict[str, Any]] = {}
+        self.sizes: dict[str, int] = {}
+        self.reports: dict[str, dict[str, Any]] = {}
 
-    def note(self, topic: str, payload: Dict[str, Any]) -> None:
+    def note(self, topic: str, payload: dict[str, Any]) -> None:
         name = payload["file"]
         with self.lock:
             if topic == REPORT:
@@ -44,7 +44,7 @@ class Board:
             elif name in self.sizes or len(self.sizes) < MAX_FILES:
                 self.sizes[name] = payload["size"]
 
-    def summary(self, arguments: Any, cancelled: threading.Event) -> Tuple[str, Any]:
+    def summary(self, arguments: Any, cancelled: threading.Event) -> tuple[str, Any]:
         if not isinstance(arguments, dict) or not set(arguments) <= {"limit"}:
             raise ValueError("summary takes an object with at most the key limit")
         limit = arguments.get("limit", DEFAULT_LIMIT)
@@ -59,8 +59,10 @@ class Board:
             key=lambda report: (report["verdict"] != "error", -report["problems"], report["file"]),
         )[:limit]
         lines = [
-            f"{files} files, {size} bytes; {len(reports)} checked: "
-            f"{counts['ok']} ok, {counts['warning']} with findings, {counts['error']} broken"
+            (
+                f"{files} files, {size} bytes; {len(reports)} checked: "
+                f"{counts['ok']} ok, {counts['warning']} with findings, {counts['error']} broken"
+            )
         ]
         lines += [f"{report['verdict']}: {report['file']}: {report['summary']}" for report in worst]
         return "\n".join(lines), {"files": files, "bytes": size, "checked": len(reports), **counts, "worst": worst}

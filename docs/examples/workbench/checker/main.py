@@ -11,7 +11,7 @@ import threading
 import time
 import warnings
 from pathlib import Path
-from typing import Any, Dict, Optional, Tuple
+from typing import Any
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(os.environ["OCTET_EXTENSION_DIR"]).parent))
@@ -20,8 +20,8 @@ from octet_client import (  # noqa: E402
     INVALID_PARAMS,
     RESOURCE_EXHAUSTED,
     Extension,
-    Refused,
-    Unbound,
+    RefusedError,
+    UnboundError,
     enum_field,
     integer_field,
     log,
@@ -35,7 +35,7 @@ MAX_WAITING = 10_000
 RUFF_SECONDS = 20
 PAUSE_SECONDS = 0.1
 
-Verdict = Tuple[str, int, str]
+Verdict = tuple[str, int, str]
 
 
 class Checker:
@@ -47,9 +47,9 @@ class Checker:
         )
         self.ruff = shutil.which("ruff")
         self.changed = threading.Condition()
-        self.waiting: Dict[str, None] = {}  # a file that changes again while it waits is checked once
+        self.waiting: dict[str, None] = {}  # a file that changes again while it waits is checked once
 
-    def note(self, topic: str, payload: Dict[str, Any]) -> None:
+    def note(self, topic: str, payload: dict[str, Any]) -> None:
         """Remember what to check. Runs between two reads of the input, so it does nothing else."""
         name = payload["file"]
         with self.changed:
@@ -69,7 +69,7 @@ class Checker:
             if found is not None:
                 self.report(name, found)
 
-    def check(self, name: str) -> Optional[Verdict]:
+    def check(self, name: str) -> Verdict | None:
         """The verdict on one file; ``None`` when it is gone or no longer a file of the workspace."""
         root = Path(self.extension.workspace).resolve()
         file = root / name
@@ -118,6 +118,7 @@ class Checker:
                 stderr=subprocess.DEVNULL,
                 cwd=self.extension.workspace,
                 timeout=RUFF_SECONDS,
+                check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             log(f"ruff failed: {type(error).__name__}")
@@ -131,11 +132,11 @@ class Checker:
             try:
                 self.extension.publish(REPORT, payload)
                 return
-            except Unbound:
+            except UnboundError:
                 # Between two buses: the watcher names every file again on the next one.
                 if self.extension.wait_bound(timeout=1.0) == 0:
                     return
-            except Refused as error:
+            except RefusedError as error:
                 if error.code != RESOURCE_EXHAUSTED:
                     if error.code == INVALID_PARAMS:
                         log(f"no report on {name!a}: not a name the bus takes")

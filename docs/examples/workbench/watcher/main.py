@@ -7,8 +7,8 @@ import os
 import stat
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Dict, Iterator, Tuple
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(os.environ["OCTET_EXTENSION_DIR"]).parent))
@@ -17,8 +17,8 @@ from octet_client import (  # noqa: E402
     INVALID_PARAMS,
     RESOURCE_EXHAUSTED,
     Extension,
-    Refused,
-    Unbound,
+    RefusedError,
+    UnboundError,
     enum_field,
     integer_field,
     log,
@@ -44,10 +44,10 @@ SETTLE_SECONDS = 0.5
 PACE_SECONDS = 0.002
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.02, 1.0
 
-State = Tuple[int, int]
+State = tuple[int, int]
 
 
-def files(root: str, most: int) -> Iterator[Tuple[str, State]]:
+def files(root: str, most: int) -> Iterator[tuple[str, State]]:
     """Relative name, modification time and size of up to ``most`` regular files, in a stable order."""
     for directory, subdirectories, names in os.walk(root):
         subdirectories[:] = sorted(
@@ -80,9 +80,9 @@ class Watcher:
         fields = [text_field("file", MAX_NAME_BYTES), enum_field("kind", "added", "changed", "removed")]
         fields.append(integer_field("size", 0, MAX_SIZE))
         self.extension = Extension(topics={TOPIC: fields}, work=self.watch)
-        self.known: Dict[str, State] = {}
-        self.waiting: Dict[str, Tuple[str, int]] = {}  # one change a file: a later one replaces what was not yet sent
-        self.skipped: "set[str]" = set()
+        self.known: dict[str, State] = {}
+        self.waiting: dict[str, tuple[str, int]] = {}  # one change a file: a later one replaces what was not yet sent
+        self.skipped: set[str] = set()
         self.revision = 0
 
     def watch(self) -> None:
@@ -128,9 +128,9 @@ class Watcher:
                 continue
             try:
                 self.extension.publish(TOPIC, {"file": name, "kind": kind, "size": min(size, MAX_SIZE)})
-            except Unbound:
+            except UnboundError:
                 return
-            except Refused as error:
+            except RefusedError as error:
                 if error.code == INVALID_PARAMS:
                     self.skip(name)
                 elif error.code == RESOURCE_EXHAUSTED:

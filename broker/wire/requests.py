@@ -19,7 +19,7 @@ from attrs import define, field
 
 from broker.errors import BrokerError, ResourceExhaustedError
 from broker.limits import MAX_TOMBSTONES, MAX_WAITING_REQUESTS
-from broker.wire.octet.outbox import OutFrame
+from broker.wire.outbox import OutFrame
 
 
 class WireState(Enum):
@@ -155,6 +155,15 @@ class RequestTable:
     def slots_used(self) -> int:
         """Slots occupied: requests queued or without a terminal answer, cancelled ones included."""
         return self._slots_used
+
+    @property
+    def open_count(self) -> int:
+        """Requests whose callers still wait."""
+        return len(self._open) + len(self._bypassing) + len(self._waiting)
+
+    def is_known(self, request_id: int) -> bool:
+        """Whether an answer to this id would be that of an open request, or the late one of a cancelled request."""
+        return request_id in self._open or request_id in self._tombstones
 
     def check_room(self) -> None:
         """Raise :class:`~broker.errors.ResourceExhaustedError` when no further request may wait."""

@@ -15,7 +15,7 @@ from broker.errors import ResourceExhaustedError
 from broker.limits import MAX_WRITER_FRAMES
 
 if TYPE_CHECKING:
-    from broker.wire.octet.requests import HostRequest
+    from broker.wire.requests import HostRequest
 
 _LF: Final = b"\n"
 

@@ -1,0 +1,424 @@
+"""One MCP server under ``odek-extension/v1``, client side: a state machine without IO.
+
+A driver reads bytes into :meth:`McpPeer.receive_data` and drains :meth:`~McpPeer.next_event`; it writes each frame of
+:meth:`~McpPeer.next_frame` and reports it with :meth:`~McpPeer.frame_written`; it calls :meth:`~McpPeer.tick` at
+:meth:`~McpPeer.next_deadline`. All calls come from one thread at a time.
+
+The life of a connection is a line: ``initialize``, its answer judged, ``notifications/initialized``, every page of
+``tools/list``, and then :class:`~broker.wire.mcp.events.Ready`. What the server does wrong never raises here: it fails
+the one call it concerns, or is dropped with a diagnostic, or ends the connection, in which case every open request
+settles with that failure and one :class:`~broker.wire.mcp.events.Closed` is the last event. What the *host* does wrong
+raises, and changes nothing.
+
+Source: odek contract, "Transport and protocol" and "Timeout and limit behavior"; odek notes, section 2; design,
+"Decisions on odek-extension/v1".
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from attrs import frozen
+
+from broker.clock import Clock
+from broker.errors import (
+    BrokerError,
+    CancelledError,
+    CapabilityMismatchError,
+    ExitedError,
+    NegotiationError,
+    ProtocolError,
+    ResourceExhaustedError,
+    TimedOutError,
+    UsageError,
+)
+from broker.limits import MAX_OPEN_CALLS, MAX_REQUEST_BYTES
+from broker.wire.framing import LineFramer
+from broker.wire.mcp.catalogue import Catalogue
+from broker.wire.mcp.events import CatalogueChanged, Closed, Diagnostic, McpEvent, Ready
+from broker.wire.mcp.handshake import Handshake, initialize_params, judge_initialize
+from broker.wire.mcp.inbound import Inbound
+from broker.wire.mcp.listing import Listing
+from broker.wire.mcp.outbound import McpOutbound
+from broker.wire.mcp.requests import HostRequest, McpRequest, Progress, encode
+from broker.wire.mcp.settings import McpSettings, Phase
+from broker.wire.outbox import OutFrame
+from broker.wire.quoting import escape, quote
+
+__all__ = ["McpPeer", "McpRequest", "McpSettings", "McpStatistics", "OutFrame", "Phase", "Progress"]
+
+
+@frozen
+class McpStatistics:
+    """What happened on a connection: lines that were no message, and answers that no open request was waiting for."""
+
+    junk_lines: int
+    junk_bytes: int
+    ignored_answers: int
+    open_requests: int
+    queued_frames: int
+
+
+class McpPeer:
+    """The connection to one process of the server called ``server``. See the module's text for how it is driven."""
+
+    def __init__(self, clock: Clock, settings: McpSettings, server: str) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._server = server
+        self._phase = Phase.NEW
+        self._failure: BrokerError | None = None
+        self._framer = LineFramer(settings.max_response_bytes)
+        self._inbound = Inbound(self)
+        self.outbound = McpOutbound(self, bound=MAX_REQUEST_BYTES)
+        self._listing = Listing(server, self._ask_page, self._on_listed)
+        self._initialize: McpRequest | None = None
+        self._handshake: Handshake | None = None
+        self._catalogue = Catalogue(server)
+        self._next_token = 1
+        self._events: deque[McpEvent] = deque()
+        self._eof = self._ended = False
+
+    def __repr__(self) -> str:
+        return f"<McpPeer {self._server} {self._phase.value}>"
+
+    @property
+    def server(self) -> str:
+        """The server's name in the host's configuration."""
+        return self._server
+
+    @property
+    def extension(self) -> str:
+        """The same, under the name that errors have for it."""
+        return self._server
+
+    @property
+    def settings(self) -> McpSettings:
+        """What the host decided about this server."""
+        return self._settings
+
+    @property
+    def phase(self) -> Phase:
+        """How far the connection has come."""
+        return self._phase
+
+    @property
+    def failure(self) -> BrokerError | None:
+        """Why the connection closed; ``None`` while it is open and after an orderly end."""
+        return self._failure
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The tools that may be called now; empty before the connection is ready."""
+        return self._catalogue
+
+    @property
+    def queued_frames(self) -> int:
+        """Frames waiting to be taken by :meth:`next_frame`."""
+        return len(self.outbound.outbox)
+
+    def statistics(self) -> McpStatistics:
+        """The counters of now."""
+        return McpStatistics(
+            junk_lines=self._inbound.junk_lines,
+            junk_bytes=self._inbound.junk_bytes,
+            ignored_answers=self._inbound.ignored_answers,
+            open_requests=self.outbound.requests.open_count,
+            queued_frames=self.queued_frames,
+        )
+
+    # -- what the host asks for ----------------------------------------------------------------------------------------
+
+    def initialize(self) -> None:
+        """Queue ``initialize`` under id 1. ``Ready`` follows, or ``Closed``.
+
+        Raises :class:`~broker.errors.UsageError` when called twice.
+        """
+        if self._phase is not Phase.NEW:
+            raise UsageError(f"initialize was called in phase {self._phase.value}", extension=self._server)
+        settings = self._settings
+        self._phase = Phase.INITIALIZING
+        self._initialize = self._request(
+            "initialize", encode("initialize", initialize_params(settings)), settings.timeout_ms
+        )
+        self.outbound.add(self._initialize)
+
+    def call(
+        self,
+        tool: str,
+        arguments: Any,
+        *,
+        timeout_ms: int | None = None,
+        on_settled: Callable[[HostRequest], None] | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+        progress_extends: bool = False,
+    ) -> McpRequest:
+        """Call ``tool``, by its raw name, with any JSON value as ``arguments``; the answer settles the request.
+
+        The earlier of ``timeout_ms`` and the server's own timeout counts, from now on: queueing, writing and waiting
+        are in it. A request that timed out or was cancelled tells whether it was ``dispatched``; if it was, the server
+        is told once and goes on running. ``on_progress`` asks the server for progress; with ``progress_extends`` each
+        progress starts the timeout anew, up to 3600 s after the call. ``on_settled`` is called once.
+
+        Raises without sending anything: :class:`~broker.errors.UsageError` before the connection is ready, a copy of
+        its failure when it has ended, :class:`~broker.errors.CapabilityMismatchError` for a tool that is not listed or
+        a connection that takes no new calls, :class:`~broker.errors.TimedOutError` when ``timeout_ms`` is already used
+        up, :class:`~broker.errors.InvalidParamsError` for arguments that JSON cannot hold, and
+        :class:`~broker.errors.ResourceExhaustedError` for a request that is too long or one too many.
+        """
+        self._check_may_call(tool)
+        limit_ms = self._settings.timeout_ms
+        if timeout_ms is not None:
+            limit_ms = min(limit_ms, timeout_ms)
+        if limit_ms < 1:
+            raise TimedOutError(
+                f"{self._server}: tool {tool}: its time was up before it was called",
+                dispatched=False,
+                extension=self._server,
+                tool=tool,
+                method="tools/call",
+                observed=0,
+                maximum=limit_ms,
+            )
+        params: dict[str, Any] = {"name": tool, "arguments": arguments}
+        token = None
+        if on_progress is not None or progress_extends:
+            token = self._next_token
+            params["_meta"] = {"progressToken": token}
+        request = self._request("tools/call", encode("tools/call", params, tool=tool), limit_ms, tool=tool)
+        self._check_room(request)
+        request.on_settled = on_settled
+        request.on_progress = on_progress
+        request.progress_extends = progress_extends
+        if token is not None:
+            self._next_token += 1
+            self.outbound.expect_progress(request, token)
+        self.outbound.add(request)
+        return request
+
+    def cancel(self, request: HostRequest, reason: str) -> None:
+        """Release the caller with :class:`~broker.errors.CancelledError`, and tell the server if the request has left.
+
+        A request that has not begun to leave is never written. Does nothing when the request has settled.
+        """
+        if not request.settled and self._phase is not Phase.CLOSED:
+            detail = f"{self._server}: {request.method} was cancelled: {escape(reason)}"
+            self.abandon(request, reason, CancelledError(detail, reason=reason, dispatched=request.dispatched))
+
+    def drain(self) -> None:
+        """Take no new calls; what is open goes on. The end of the output is then an orderly one."""
+        if self._phase in (Phase.READY, Phase.LISTING):
+            self._phase = Phase.DRAINING
+            self._listing.stop()
+
+    def fail(self, error: BrokerError) -> None:
+        """Close with ``error``: every open request settles with a copy of it; nothing more is read or written."""
+        if error.extension is None:
+            error.extension = self._server
+        self._end(error, error)
+
+    def close(self) -> None:
+        """Close in good order. Requests that are still open settle with :class:`~broker.errors.CancelledError`."""
+        self._end(None, CancelledError(f"the connection to {self._server} was closed", reason="closed"))
+
+    # -- the driver's side ---------------------------------------------------------------------------------------------
+
+    def receive_data(self, data: bytes) -> None:
+        """Take bytes read from the server. Nothing happens until :meth:`next_event`."""
+        if self._phase is not Phase.CLOSED:
+            self._framer.feed(data)
+
+    def receive_eof(self) -> None:
+        """Take the end of the server's output; judged when everything before it has been."""
+        self._eof = True
+
+    def next_event(self) -> McpEvent | None:
+        """The next event; buffered bytes are read one line at a time until there is one. ``None``: no more for now."""
+        while not self._events and self._phase is not Phase.CLOSED:
+            try:
+                line = self._next_line()
+                if line is not None:
+                    self._inbound.receive(line)
+                elif self._eof:
+                    self._end_of_stream()
+                else:
+                    break
+            except BrokerError as error:
+                self.fail(error)
+        return self._events.popleft() if self._events else None
+
+    def next_frame(self) -> OutFrame | None:
+        """The next frame to write, now counted as being written; ``None`` when there is none."""
+        return self.outbound.next_frame()
+
+    def frame_written(self, frame: OutFrame) -> None:
+        """Say that all bytes of ``frame`` have been written."""
+        self.outbound.frame_written(frame)
+
+    def tick(self) -> None:
+        """Do what has become due by the clock: timeouts, and listing the tools again."""
+        now_ms = self.now_ms()
+        while (request := self.outbound.requests.timers.pop_due(now_ms)) is not None:
+            self.outbound.expire(request, now_ms)
+        if self._phase is not Phase.CLOSED:
+            self._listing.tick(now_ms)
+
+    def next_deadline(self) -> int | None:
+        """The monotonic millisecond at which :meth:`tick` has something to do, or ``None``."""
+        dues = (self.outbound.requests.timers.next_due_ms(), self._listing.due_ms(self.now_ms()))
+        return min((due for due in dues if due is not None), default=None)
+
+    # -- for the two halves --------------------------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """Monotonic milliseconds."""
+        return self._clock.monotonic_ms()
+
+    def emit(self, event: McpEvent) -> None:
+        """Queue an event for the driver."""
+        if not self._ended:
+            self._events.append(event)
+
+    def diagnose(self, text: str) -> None:
+        """Queue a diagnostic, made safe to print."""
+        self.emit(Diagnostic(escape(f"{self._server}: {text}")))
+
+    def abandon(self, request: HostRequest, reason: str, error: BrokerError) -> None:
+        """Settle an open request with ``error``; for ``initialize`` that is the end of the connection."""
+        if request is self._initialize:
+            self.outbound.attribute(request, error)
+            self.fail(error)
+        else:
+            self.outbound.abandon(request, reason, error, self.now_ms())
+
+    def tools_changed(self) -> None:
+        """The server says that its tools are others now. They are listed by the next :meth:`tick` that may."""
+        if self._phase in (Phase.LISTING, Phase.READY) and self._handshake is not None and self._handshake.has_tools:
+            self._listing.want()
+
+    def settle_answered(self, request: HostRequest, result: Any, error: BrokerError | None) -> None:
+        """Settle a request that the server has just answered."""
+        if request is self._initialize:
+            self._initialize = None
+            try:
+                self._greet(judge_initialize(self._server, result, error))
+            except NegotiationError as refusal:
+                self.fail(refusal)
+        else:
+            self.outbound.settle(request, result=result, error=error)
+            self.outbound.pump()
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _request(self, method: str, body: bytes, timeout_ms: int, *, tool: str | None = None) -> McpRequest:
+        return McpRequest(
+            method=method,
+            body=body[1:],
+            timeout_ms=timeout_ms,
+            started_ms=self.now_ms(),
+            bypass_slots=True,  # the protocol bounds no concurrency; open requests are bounded as a whole
+            tool=tool,
+        )
+
+    def _check_may_call(self, tool: str) -> None:
+        if self._failure is not None:
+            error = self.outbound.copy_for(self._request("tools/call", b"{", 1, tool=tool), self._failure)
+            error.args = (f"{self._failure}; tool {tool} cannot be called any more",)
+            raise error from self._failure
+        if self._phase in (Phase.DRAINING, Phase.CLOSED):
+            raise CapabilityMismatchError(
+                f"{self._server} takes no call of tool {quote(tool)}: the connection is {self._phase.value}",
+                extension=self._server,
+                tool=tool,
+                method="tools/call",
+            )
+        if self._phase is not Phase.READY:
+            raise UsageError(f"{self._server} is not ready: {self._phase.value}", extension=self._server, tool=tool)
+        if tool not in self._catalogue:
+            raise CapabilityMismatchError(
+                f"{self._server} has no tool {quote(tool)}", extension=self._server, tool=tool, method="tools/call"
+            )
+
+    def _check_room(self, request: McpRequest) -> None:
+        requests = self.outbound.requests
+        for limit, observed, maximum in (
+            ("MAX_REQUEST_BYTES", request.size(requests.next_id), MAX_REQUEST_BYTES),
+            ("MAX_OPEN_CALLS", requests.open_count + 1, MAX_OPEN_CALLS),
+        ):
+            if observed > maximum:
+                raise ResourceExhaustedError(
+                    f"{self._server}: tool {request.tool} cannot be called ({limit}: observed {observed}, "
+                    f"maximum {maximum})",
+                    extension=self._server,
+                    tool=request.tool,
+                    method=request.method,
+                    limit=limit,
+                    observed=observed,
+                    maximum=maximum,
+                )
+
+    def _greet(self, handshake: Handshake) -> None:
+        """Say that the handshake is over, and ask for the tools of a server that has any."""
+        self._handshake = handshake
+        self.outbound.outbox.push(encode("notifications/initialized"))
+        self._phase = Phase.LISTING
+        if handshake.has_tools:
+            self._listing.want()
+            self._listing.tick(self.now_ms())
+        else:
+            self._on_listed(self._catalogue)
+
+    def _ask_page(self, params: dict[str, Any] | None, on_settled: Callable[[HostRequest], None]) -> None:
+        request = self._request("tools/list", encode("tools/list", params), self._settings.timeout_ms)
+        request.on_settled = on_settled
+        self.outbound.add(request)
+
+    def _on_listed(self, outcome: Catalogue | BrokerError) -> None:
+        if isinstance(outcome, BrokerError):
+            if self._phase is Phase.LISTING:
+                self.fail(outcome)
+            else:
+                self.diagnose(f"its tools stay as they were, the new list was refused: {outcome}")
+            return
+        for warning in outcome.warnings:
+            self.emit(Diagnostic(escape(warning)))
+        before, self._catalogue = self._catalogue, outcome
+        if self._phase is Phase.LISTING and self._handshake is not None:
+            self._phase = Phase.READY
+            self.emit(Ready(outcome, self._handshake.protocol_version, self._handshake.server_info))
+        elif outcome != before:
+            self.emit(CatalogueChanged(outcome))
+
+    def _next_line(self) -> bytes | None:
+        try:
+            line = self._framer.next_frame()
+        except ProtocolError as error:
+            raise ProtocolError(
+                f"{self._server}: a line of its output is over max_response_bytes={self._settings.max_response_bytes}: "
+                f"{error.observed} bytes or more",
+                name="resource_exhausted",
+                limit="max_response_bytes",
+                observed=error.observed,
+                maximum=self._settings.max_response_bytes,
+            ) from error
+        if line is None and self._eof:
+            line = self._framer.take_rest()
+        return line
+
+    def _end_of_stream(self) -> None:
+        if self._phase is Phase.DRAINING and not any(self.outbound.requests.unsettled()):
+            self.close()
+        else:
+            self.fail(ExitedError(f"{self._server} closed its output"))
+
+    def _end(self, failure: BrokerError | None, error: BrokerError) -> None:
+        if self._phase is Phase.CLOSED:
+            return
+        self._phase = Phase.CLOSED
+        self._failure = failure
+        self._listing.stop()
+        self.outbound.end(error)
+        self.emit(Closed(failure))
+        self._ended = True

@@ -1,0 +1,85 @@
+"""The client's requests to an MCP server: what they carry, and how their parameters become bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import orjson
+from attrs import define, field, frozen
+
+from broker.errors import InvalidParamsError
+from broker.limits import MAX_MESSAGE_DEPTH
+from broker.wire.jsonrpc import VERSION
+from broker.wire.requests import HostRequest
+
+__all__ = ["HostRequest", "McpRequest", "Progress", "encode"]
+
+
+@frozen
+class Progress:
+    """How far a call has come, as the server says: ``progress`` of ``total``, if it is known, and a text made safe."""
+
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+
+@define(eq=False)
+class McpRequest(HostRequest):
+    """One request to an MCP server; ``tool`` is the raw name of the tool that it calls, if it calls one.
+
+    ``result``, once settled without an error, is the result object as sent; ``{}`` for a result that was ``null``.
+    """
+
+    tool: str | None = None
+    on_progress: Callable[[Progress], None] | None = field(default=None, repr=False)
+    progress_token: int | None = None
+    progress_extends: bool = False
+
+
+def encode(method: str, params: Any = None, *, tool: str | None = None) -> bytes:
+    """The JSON of a request or notification without ``id``; ``params`` is left out when ``None``.
+
+    Raises :class:`~broker.errors.InvalidParamsError` for parameters that JSON cannot hold: another type than JSON's
+    own, ``NaN`` or an infinity, a lone surrogate, an integer of more than 64 bits, or containers nested too deeply.
+    """
+    message = {"jsonrpc": VERSION, "method": method}
+    if params is not None:
+        problem = _problem(params)
+        if problem is not None:
+            raise InvalidParamsError(f"params of {method}: {problem}", method=method, tool=tool, path="params")
+        message["params"] = params
+    try:
+        return orjson.dumps(message)
+    except orjson.JSONEncodeError as error:
+        raise InvalidParamsError(f"params of {method}: {error}", method=method, tool=tool, path="params") from error
+
+
+def _problem(value: Any) -> str | None:
+    """Why JSON cannot hold ``value``. Level by level, each container once a level, so that no value takes it long."""
+    level: Iterable[Any] = (value,)
+    for _ in range(MAX_MESSAGE_DEPTH):
+        below: dict[int, Any] = {}
+        for item in level:
+            kind = type(item)
+            if kind is dict or kind is list or kind is tuple:
+                below[id(item)] = item
+            elif kind is float:
+                if not math.isfinite(item):
+                    return f"JSON has no {item}"
+            elif kind is not str and kind is not int and kind is not bool and item is not None:
+                return f"JSON has no {kind.__name__}"
+        if not below:
+            return None
+        level = []
+        for container in below.values():
+            if type(container) is dict:
+                for key in container:
+                    if type(key) is not str:
+                        return f"a key must be a string, not {type(key).__name__}"
+                level.extend(container.values())
+            else:
+                level.extend(container)
+    return f"more than {MAX_MESSAGE_DEPTH} nested containers"

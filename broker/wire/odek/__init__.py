@@ -1,0 +1,1 @@
+"""What ``odek-extension/v1`` adds to MCP: server configuration, approval, results, and artifact references."""

@@ -1,0 +1,293 @@
+"""First starts that fail, and what follows when an extension that served breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from scripts import Actor, exits, refuses
+
+from broker.errors import ExitedError, ExtensionError, NegotiationError, SetupError, TimedOutError, UsageError
+from broker.host import Exited, Health, HealthChanged
+
+LONG_MS = 600_000
+CRASH = {"tool/call": exits(9)}
+
+
+def health(memory: Any) -> list[str]:
+    return [notice.health.value for notice in memory.notices if isinstance(notice, HealthChanged)]
+
+
+def crash(memory: Any, extension: Any) -> None:
+    call = extension.call("work", {})
+    memory.driver.run()
+    assert isinstance(call.error, ExitedError)
+
+
+def start_and_stay_down(memory: Any, play: Any) -> Any:
+    """Start one that fails, let ten minutes pass; the error. Exactly one process was started."""
+    extension = memory.add_made("alpha", lambda number: Actor(play), tools=["work"])
+    outcome = extension.start()
+    memory.driver.advance(LONG_MS)
+    assert len(memory.driver.spawned) == 1
+    assert extension.health is Health.PARKED
+    assert extension.ended
+    assert extension.tools == ()
+    with pytest.raises(ExtensionError, match="alpha does not serve: it is parked"):
+        extension.call("work", {})
+    with pytest.raises(UsageError, match="was started already"):
+        extension.start()
+    return outcome.error
+
+
+@pytest.mark.spec("octet.process.spawn-failure", "octet.initialize.no-retry")
+def test_a_program_that_cannot_be_started_fails_the_start_once(memory: Any) -> None:
+    tries: list[int] = []
+
+    def make(number: int) -> Actor:
+        tries.append(number)
+        raise SetupError("no such program", path="/ext/alpha/main.py")
+
+    extension = memory.add_made("alpha", make, tools=["work"])
+    outcome = extension.start()
+    memory.driver.advance(LONG_MS)
+    assert isinstance(outcome.error, SetupError)
+    assert outcome.error.path == "/ext/alpha/main.py"
+    assert tries == [1]
+    assert health(memory) == ["starting", "crashed", "parked"]
+    assert memory.exits() == [(1, None, "no such program")]
+    assert extension.ended
+
+
+@pytest.mark.spec("octet.initialize.exit-before-answer", "octet.initialize.no-retry")
+def test_an_exit_before_the_answer_names_status_and_stderr(memory: Any) -> None:
+    error = start_and_stay_down(memory, {"initialize": exits(3, b"KEY is not set\nsee \x1b[1mREADME\n")})
+    assert isinstance(error, ExitedError)
+    assert error.status == 3
+    assert error.stderr_tail == "KEY is not set\nsee \\x1b[1mREADME"
+    assert str(error).startswith("alpha (generation 1): exited with status 3 before it answered initialize; its stderr")
+    assert error.extension == "alpha"
+
+
+@pytest.mark.spec("octet.selection.nothing-visible", "octet.initialize.no-error-frame", "octet.initialize.no-retry")
+def test_a_refused_selection_ends_the_process_and_sends_nothing(memory: Any) -> None:
+    def other_tools(actor: Actor, message: dict[str, Any]) -> None:
+        actor.tools = ("work", "more")
+        actor.answer(message["id"], actor.selection(message["params"]["contract"]))
+
+    error = start_and_stay_down(memory, {"initialize": other_tools})
+    assert isinstance(error, NegotiationError)
+    assert memory.exits() == [(1, -9, str(error))]
+    assert memory.driver.spawned[0].heard == ["initialize"]
+    assert memory.session.bus.statistics().peers == ()
+
+
+@pytest.mark.spec("octet.initialize.timeout", "octet.initialize.no-retry")
+def test_silence_fails_the_start_at_the_request_timeout(memory: Any) -> None:
+    extension = memory.add_made("alpha", lambda number: Actor({"initialize": None}), tools=["work"])
+    outcome = extension.start()
+    memory.driver.advance(29_999)
+    assert not outcome.done
+    assert extension.health is Health.INITIALIZING
+    memory.driver.advance(1)
+    assert isinstance(outcome.error, TimedOutError)
+    assert (outcome.error.method, outcome.error.maximum) == ("initialize", 30_000)
+    memory.driver.advance(LONG_MS)
+    assert memory.exits() == [(1, -9, str(outcome.error))]
+    assert memory.driver.spawned[0].heard == ["initialize"]
+    assert len(memory.driver.spawned) == 1
+
+
+@pytest.mark.spec("octet.initialize.remote-error", "octet.initialize.no-retry")
+def test_an_error_answer_is_a_failed_start_with_its_code(memory: Any) -> None:
+    error = start_and_stay_down(
+        memory, {"initialize": refuses(-32011, "extension capability mismatch", data={"why": "too old"})}
+    )
+    assert isinstance(error, NegotiationError)
+    assert (error.code, error.data) == (-32011, {"why": "too old"})
+    assert memory.exits() == [(1, -9, str(error))]
+
+
+@pytest.mark.spec("octet.envelope.error-pair")
+def test_an_error_answer_outside_the_table_is_no_better(memory: Any) -> None:
+    error = start_and_stay_down(memory, {"initialize": refuses(-32000, "\x1b[31mgo away")})
+    assert isinstance(error, ExtensionError)
+    assert "\x1b" not in str(error)
+
+
+@pytest.mark.spec("octet.initialize.first-request")
+def test_a_slow_starter_is_waited_for_and_told_nothing_meanwhile(memory: Any) -> None:
+    extension = memory.add_made("alpha", lambda number: Actor({"initialize": None}), tools=["work"])
+    outcome = extension.start()
+    memory.driver.advance(8_000)
+    (actor,) = memory.driver.spawned
+    assert actor.heard == ["initialize"]
+    actor.answer(actor.received[0]["id"], actor.selection(actor.received[0]["params"]["contract"]))
+    assert memory.settle(outcome) is extension
+    memory.settle(extension.call("work", {}))
+    assert len(memory.driver.spawned) == 1
+
+
+@pytest.mark.spec("octet.process.restart-backoff", "octet.process.restart-budget")
+def test_restarts_wait_longer_and_longer_and_end_after_the_eighth(memory: Any) -> None:
+    bounds: list[int] = []
+    memory.session.random_below = lambda bound: bounds.append(bound) or bound - 1
+    extension = memory.add_made(
+        "alpha", lambda number: Actor(CRASH if number == 1 else {"initialize": exits(1)}), tools=["work"]
+    )
+    memory.settle(extension.start())
+    crash(memory, extension)
+    assert extension.health is Health.BACKOFF
+    assert not extension.ended
+    times: list[int] = []
+    while extension.health is not Health.PARKED:
+        due = memory.session.next_deadline()
+        times.append(due - memory.clock.monotonic_ms())
+        memory.driver.advance(times[-1])
+    ceilings = [250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000]
+    assert bounds == [ceiling + 1 for ceiling in ceilings]
+    assert times == ceilings
+    assert [number for number, _, _ in memory.exits()] == list(range(1, 10))
+    memory.driver.advance(LONG_MS)
+    assert len(memory.driver.spawned) == 9
+    assert extension.ended
+
+
+@pytest.mark.spec("octet.process.restart-backoff")
+def test_the_delay_may_be_nothing_at_all(memory: Any) -> None:
+    memory.session.random_below = lambda bound: 0
+    extension = memory.add_made("alpha", lambda number: Actor(CRASH if number < 3 else {}), tools=["work"])
+    memory.settle(extension.start())
+    crash(memory, extension)
+    assert extension.generation.number == 2
+    crash(memory, extension)
+    assert extension.generation.number == 3
+    memory.settle(extension.call("work", {}))
+
+
+@pytest.mark.spec("octet.process.restart-budget")
+@pytest.mark.parametrize(("ready_ms", "ceiling"), [(29_999, 500), (30_000, 250)])
+def test_half_a_minute_of_service_makes_the_budget_whole(memory: Any, ready_ms: int, ceiling: int) -> None:
+    bounds: list[int] = []
+    memory.session.random_below = lambda bound: bounds.append(bound) or 0
+    extension = memory.add_made("alpha", lambda number: Actor(CRASH), tools=["work"])
+    memory.settle(extension.start())
+    crash(memory, extension)
+    memory.driver.advance(ready_ms)
+    crash(memory, extension)
+    assert bounds == [251, ceiling + 1]
+
+
+@pytest.mark.spec("octet.process.restart-budget")
+def test_service_between_crashes_that_is_too_short_uses_the_budget_up(memory: Any) -> None:
+    memory.session.random_below = lambda bound: bound - 1
+    extension = memory.add_made("alpha", lambda number: Actor(CRASH), tools=["work"])
+    memory.settle(extension.start())
+    for _ in range(9):
+        memory.driver.advance(30_000 - 250 if extension.generation is None else 0)
+        if extension.generation is None:
+            memory.driver.advance(300)
+        crash(memory, extension)
+    assert extension.health is Health.PARKED
+    assert len(memory.driver.spawned) == 9
+
+
+@pytest.mark.spec("octet.process.restart-parked")
+def test_a_restart_that_does_not_negotiate_parks_at_once(memory: Any) -> None:
+    def make(number: int) -> Actor:
+        return Actor(CRASH) if number == 1 else Actor(tools=("another",))
+
+    memory.session.random_below = lambda bound: 0
+    extension = memory.add_made("alpha", make, tools=["work"])
+    memory.settle(extension.start())
+    crash(memory, extension)
+    memory.driver.advance(LONG_MS)
+    assert extension.health is Health.PARKED
+    assert len(memory.driver.spawned) == 2
+
+
+@pytest.mark.spec("octet.process.restart-backoff")
+def test_no_second_process_is_started_while_a_handshake_runs(memory: Any) -> None:
+    memory.session.random_below = lambda bound: 0
+    extension = memory.add_made(
+        "alpha", lambda number: Actor(CRASH if number == 1 else {"initialize": None}), tools=["work"]
+    )
+    memory.settle(extension.start())
+    crash(memory, extension)
+    memory.driver.advance(29_999)
+    assert len(memory.driver.spawned) == 2
+    assert extension.health is Health.INITIALIZING
+    memory.driver.advance(1)
+    assert len(memory.driver.spawned) == 3
+
+
+def test_a_host_may_do_without_restarts(make_memory: Callable[..., Any]) -> None:
+    memory = make_memory(restart=False)
+    extension = memory.add_made("alpha", lambda number: Actor(CRASH), tools=["work"])
+    memory.settle(extension.start())
+    crash(memory, extension)
+    memory.driver.advance(LONG_MS)
+    assert extension.health is Health.PARKED
+    assert len(memory.driver.spawned) == 1
+
+
+@pytest.mark.spec("octet.process.health-words")
+def test_health_goes_through_its_words(memory: Any) -> None:
+    memory.session.random_below = lambda bound: bound - 1
+    extension = memory.add_made("alpha", lambda number: Actor(CRASH if number == 1 else {}), tools=["work"])
+    memory.settle(extension.start())
+    crash(memory, extension)
+    memory.driver.advance(250)
+    memory.settle(memory.session.close())
+    assert health(memory) == [
+        "starting", "initializing", "ready", "crashed", "backoff", "starting", "initializing", "ready", "draining",
+        "stopped",
+    ]  # fmt: skip
+
+
+@pytest.mark.spec("octet.process.instance-id", "octet.process.generation")
+def test_one_instance_over_all_generations(memory: Any) -> None:
+    memory.session.random_below = lambda bound: 0
+    extension = memory.add_made("alpha", lambda number: Actor(CRASH if number == 1 else {}), tools=["work"])
+    memory.settle(extension.start())
+    first = extension.instance_id
+    crash(memory, extension)
+    memory.settle(extension.call("work", {}))
+    owner = memory.driver.spawned[1].params_of("tool/call")[0]["context"]["resource_owner"]
+    assert owner == {
+        "session_id": memory.session.session_id, "extension_instance_id": first, "process_generation": 2,
+    }  # fmt: skip
+    assert len(first) == 32
+    assert set(first) <= set("0123456789abcdef")
+
+
+def test_a_stop_during_the_back_off_starts_nothing_more(memory: Any) -> None:
+    memory.session.random_below = lambda bound: bound - 1
+    extension = memory.add_made("alpha", lambda number: Actor(CRASH), tools=["work"])
+    memory.settle(extension.start())
+    crash(memory, extension)
+    assert memory.settle(extension.stop()) is None
+    memory.driver.advance(LONG_MS)
+    assert len(memory.driver.spawned) == 1
+    assert extension.health is Health.STOPPED
+
+
+def test_a_stop_before_the_process_runs_ends_the_start(memory: Any) -> None:
+    extension = memory.add_made("alpha", lambda number: Actor(), tools=["work"])
+    outcome = extension.start()
+    stop = extension.stop()
+    memory.settle(stop)
+    assert outcome.error is not None
+    assert outcome.error.name == "request_cancelled"
+    assert [notice.status for notice in memory.notices if isinstance(notice, Exited)] == [-9]
+    assert extension.ended
+
+
+def test_an_extension_that_was_stopped_before_it_was_started_stays_so(memory: Any) -> None:
+    extension = memory.add_made("alpha", lambda number: Actor(), tools=["work"])
+    memory.settle(extension.stop())
+    with pytest.raises(UsageError, match="alpha was stopped"):
+        extension.start()
+    memory.driver.run()
+    assert memory.driver.spawned == []
