@@ -165,7 +165,7 @@ def test_a_reset_gives_no_credit_back(bus: Bus, alpha: Peer, beta: Peer) -> None
     assert beta.closed
 
 
-@pytest.mark.spec("octet.bus.credit-hold", "octet.bus.credit-process")
+@pytest.mark.spec("octet.bus.credit-hold")
 def test_a_held_message_keeps_its_credit_until_it_is_released(alpha: Peer, beta: Peer) -> None:
     fill(alpha)
     full = credit(beta)
@@ -199,7 +199,7 @@ def test_several_held_messages_come_back_to_nothing_in_any_order(alpha: Peer, be
 # -- what makes a held message invalid ---------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("octet.bus.stale-write", "octet.bus.age-exact")
+@pytest.mark.spec("octet.bus.age-exact")
 def test_a_held_event_is_valid_for_30000_ms(clock: ManualClock, alpha: Peer, beta: Peer) -> None:
     clock.advance_ms(5)
     alpha.publish(STATUS, GREEN)
@@ -213,7 +213,6 @@ def test_a_held_event_is_valid_for_30000_ms(clock: ManualClock, alpha: Peer, bet
     assert not held.valid
 
 
-@pytest.mark.spec("octet.bus.stale-write")
 def test_a_held_event_is_invalid_once_its_subscription_is_gone(alpha: Peer, beta: Peer) -> None:
     alpha.publish(STATUS, GREEN)
     held = hold(beta)
@@ -226,7 +225,6 @@ def test_a_held_event_is_invalid_once_its_subscription_is_gone(alpha: Peer, beta
     assert not held.valid
 
 
-@pytest.mark.spec("octet.bus.stale-write")
 @pytest.mark.parametrize("how", ["publisher", "takeover", "reset", "detach", "close"])
 def test_a_held_event_is_invalid_once_its_world_is_gone(bus: Bus, alpha: Peer, beta: Peer, how: str) -> None:
     alpha.publish(STATUS, GREEN)

@@ -26,10 +26,6 @@ class Level(enum.StrEnum):
     HIGH = "high"
 
 
-class Numbered(enum.Enum):
-    ONE = 1
-
-
 @topic("bus.alpha.status")
 @attrs.frozen
 class Status:
