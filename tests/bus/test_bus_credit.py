@@ -102,6 +102,17 @@ def test_only_what_is_too_old_expires(bus: Bus, clock: ManualClock, alpha: Peer,
     assert (beta.statistics().expired, gamma.statistics().expired) == (64, 32)
 
 
+@pytest.mark.spec("octet.bus.age-exact")
+def test_making_room_discards_nothing_that_is_exactly_30000_ms_old(clock: ManualClock, alpha: Peer, beta: Peer) -> None:
+    alpha.publish(STATUS, GREEN)
+    clock.advance_ms(1)
+    alpha.publish(STATUS, GREEN)
+    clock.advance_ms(30_000)
+    alpha.publish(STATUS, GREEN)
+    assert (beta.statistics().expired, beta.statistics().queued_messages) == (1, 2)
+    assert sequence(beta.take()) == 2
+
+
 def test_notices_between_expired_events_stay(bus: Bus, clock: ManualClock, alpha: Peer, beta: Peer) -> None:
     gamma = bus.attach("gamma")
     gamma.declare("bus.gamma.x", [])
