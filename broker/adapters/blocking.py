@@ -27,31 +27,58 @@ class _Loop:
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
+        self._lock = threading.Lock()
+        self._stopping = False
         self._thread = threading.Thread(target=self._loop.run_forever, name="broker-loop", daemon=True)
         self._thread.start()
 
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing can be submitted any more: closed, or a process forked from the one it runs in."""
+        return self._stopping or os.getpid() != self._pid
+
     def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        problem = None
         if os.getpid() != self._pid:
-            problem = "this process was forked from the host; open a host of its own here"
-        elif threading.current_thread() is self._thread:
-            problem = "a handler or observer runs in the host's own thread and cannot wait for it"
-        elif self._loop.is_closed():
-            problem = "the host is closed"
-        if problem:
+            # Not even the lock may be touched: another thread of the parent may have held it at the fork.
             work.close()
-            raise UsageError(problem)
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+            raise UsageError("this process was forked from the host; open a host of its own here")
+        try:
+            self.require_another_thread()
+            with self._lock:
+                if self._stopping:
+                    raise UsageError("the host is closed")
+                return asyncio.run_coroutine_threadsafe(work, self._loop)
+        except UsageError:
+            work.close()
+            raise
+
+    def require_another_thread(self) -> None:
+        """Raise :class:`UsageError` in the loop's own thread."""
+        if threading.current_thread() is self._thread:
+            raise UsageError("a handler or observer runs in the host's own thread and cannot wait for it")
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.submit(work).result()
+        try:
+            return self.submit(work).result()
+        except concurrent.futures.CancelledError:
+            raise CancelledError("the host was closed meanwhile", reason="closed") from None
 
     def close(self) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.run_until_complete(self._loop.shutdown_default_executor())
-            self._loop.close()
+        with self._lock:
+            self._stopping = True
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.run_until_complete(self._cancel_the_rest())
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+    @staticmethod
+    async def _cancel_the_rest() -> None:
+        """What was submitted between the end of the sessions and that of the thread is answered as well."""
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
 
 class PendingCall:
@@ -97,18 +124,24 @@ class BlockingHost:
     ) -> None:
         self._loop = _Loop()
         self._host = AsyncHost(settings=settings, clock=clock, environ=environ)
-        self._closed = False
+        self._closing = threading.Lock()
 
     def open_session(self, workspace: str | os.PathLike[str] = ".", *, name: str | None = None) -> BlockingSession:
         """Open a session on a directory; raises :class:`SetupError` when it is none."""
         return BlockingSession(self._loop.run(self._host.open_session(workspace, name=name)), self._loop)
 
     def close(self) -> None:
-        """Close every session in order, then everything else. Idempotent."""
-        if not self._closed:
-            self._closed = True
-            self._loop.run(self._host.aclose())
-            self._loop.close()
+        """Close every session in order, then everything else. Idempotent; does nothing in a forked process.
+
+        Raises :class:`UsageError` from inside a handler or observer, whose thread would wait for itself.
+        """
+        if self._loop.stopped:
+            return
+        self._loop.require_another_thread()
+        with self._closing:
+            if not self._loop.stopped:
+                self._loop.run(self._host.aclose())
+                self._loop.close()
 
     def __enter__(self) -> BlockingHost:
         return self
@@ -166,8 +199,9 @@ class BlockingSession:
         self._loop.run(self._session.stop(extension))
 
     def close(self, *, outcome: str = "completed") -> None:
-        """Stop every extension in order and close the bus. Idempotent."""
-        self._loop.run(self._session.aclose(outcome=outcome))
+        """Stop every extension in order and close the bus. Idempotent, also after the host was closed."""
+        if not self._loop.stopped:
+            self._loop.run(self._session.aclose(outcome=outcome))
 
     def __enter__(self) -> BlockingSession:
         return self

@@ -187,8 +187,8 @@ class ProcessWorld(World):
     def close(self) -> None:
         try:
             if isinstance(self.clock, ManualClock):
-                for generation in self.session.links:
-                    generation.fail(ExtensionError("the test is over"))
+                for link in self.session.links:
+                    link.fail(ExtensionError("the test is over"))
             self.settle(self.host.close())
         finally:
             self.loop.run_until_complete(self.driver.aclose())

@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -34,6 +35,7 @@ class AsyncioDriver:
         self._guard = OrphanGuard()
         self._scratch: Path | None = None
         self._scratch_lock = threading.Lock()
+        self._remove_scratch: Callable[[], object] | None = None
         self._pumps: dict[ProcessLink, ProcessPump] = {}
         self._starting: dict[ProcessLink, asyncio.Task[None]] = {}
         self._timers: dict[Session, asyncio.TimerHandle] = {}
@@ -41,9 +43,14 @@ class AsyncioDriver:
         self._pending_lock = threading.Lock()
         self._closed = False
 
+    @property
+    def forked(self) -> bool:
+        """Whether this is a process forked from the one the driver was made in."""
+        return os.getpid() != self._pid
+
     def check_usable(self) -> None:
         """Raise :class:`UsageError` in a forked child, in another loop, or after :meth:`aclose`."""
-        if os.getpid() != self._pid:
+        if self.forked:
             raise UsageError("this process was forked from the host; open a host of its own here")
         if asyncio.get_running_loop() is not self._loop:
             raise UsageError("this host belongs to another event loop")
@@ -120,6 +127,8 @@ class AsyncioDriver:
         with self._scratch_lock:
             if self._scratch is None:
                 self._scratch = Path(tempfile.mkdtemp(prefix="broker-"))
+                # For a host that is never closed; the last resort at the end of the interpreter.
+                self._remove_scratch = weakref.finalize(self, _remove_tree, self._scratch, self._pid)
         environ = os.environ if self._environ is None else self._environ
         return launch(link, environ=environ, scratch=self._scratch, guard=self._guard)
 
@@ -131,8 +140,11 @@ class AsyncioDriver:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     async def aclose(self) -> None:
-        """Kill what is left, close every descriptor, remove the scratch directories. Idempotent."""
-        if self._closed:
+        """Kill what is left, close every descriptor, remove the scratch directories. Idempotent.
+
+        In a forked process it does nothing: the processes, the loop and the directories are the parent's.
+        """
+        if self._closed or self.forked:
             return
         self._closed = True
         for task in list(self._starting.values()):
@@ -145,5 +157,10 @@ class AsyncioDriver:
             pump.release()
         self._pumps.clear()
         self._guard.close()
-        if self._scratch is not None:
-            await self._loop.run_in_executor(None, shutil.rmtree, self._scratch, True)
+        if self._remove_scratch is not None:
+            await self._loop.run_in_executor(None, self._remove_scratch)
+
+
+def _remove_tree(root: Path, owner: int) -> None:
+    if os.getpid() == owner:
+        shutil.rmtree(root, ignore_errors=True)

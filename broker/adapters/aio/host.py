@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -12,7 +13,7 @@ from broker.adapters.aio.driver import AsyncioDriver
 from broker.adapters.discovery import find_manifests, load_manifest
 from broker.bus import Bus, Peer
 from broker.clock import Clock
-from broker.errors import SetupError
+from broker.errors import SetupError, UsageError
 from broker.host import Extension, Host, HostSettings, Notice, Outcome, Session
 from broker.wire.octet.manifest import Manifest
 from broker.wire.octet.models import ToolCallResult
@@ -53,8 +54,8 @@ class AsyncHost:
         return AsyncSession(host.open_session(path, name=name), driver)
 
     async def aclose(self) -> None:
-        """Close every session in order, then everything else. Idempotent."""
-        if self._host is None or self._driver is None:
+        """Close every session in order, then everything else. Idempotent; does nothing in a forked process."""
+        if self._host is None or self._driver is None or self._driver.forked:
             return
         try:
             await wait(self._host.close())
@@ -133,7 +134,7 @@ class AsyncSession:
             extension,
             tool,
             {} if arguments is None else arguments,
-            timeout_ms=None if timeout is None else max(1, round(timeout * 1000)),
+            timeout_ms=None if timeout is None else _milliseconds(timeout),
         )
         try:
             return await wait(call)
@@ -153,7 +154,9 @@ class AsyncSession:
         self.session.remove(extension)
 
     async def aclose(self, *, outcome: str = "completed") -> None:
-        """Stop every extension in order and close the bus. Idempotent, from any task."""
+        """Stop every extension in order and close the bus. Idempotent, from any task; nothing in a forked process."""
+        if self._driver.forked:
+            return
         await wait(self.session.close(outcome=outcome))
 
     async def __aenter__(self) -> AsyncSession:
@@ -177,6 +180,12 @@ async def wait(outcome: Outcome[T]) -> T:
         outcome.add_callback(settled)
         await future
     return outcome.result()
+
+
+def _milliseconds(seconds: float) -> int:
+    if not 0 < seconds < math.inf:
+        raise UsageError(f"timeout: expected a positive number of seconds, got {seconds!a:.80}", path="timeout")
+    return max(1, round(seconds * 1000))
 
 
 def _load_one(path: str | os.PathLike[str]) -> Manifest:
