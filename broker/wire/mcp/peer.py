@@ -72,7 +72,7 @@ class McpPeer:
         self._failure: BrokerError | None = None
         self._framer = LineFramer(settings.max_response_bytes)
         self._inbound = Inbound(self)
-        self.outbound = McpOutbound(self, bound=MAX_REQUEST_BYTES)
+        self.outbound: McpOutbound = McpOutbound(self, bound=MAX_REQUEST_BYTES)
         self._listing = Listing(server, self._ask_page, self._on_listed)
         self._initialize: McpRequest | None = None
         self._handshake: Handshake | None = None
