@@ -25,6 +25,10 @@ class Process(Protocol):
         """Close the process's input once everything queued was written. Idempotent."""
         ...
 
+    def terminate(self) -> None:
+        """Ask the process and everything it started to end (SIGTERM). Idempotent."""
+        ...
+
     def kill(self) -> None:
         """End the process and everything it started, at once. ``exited()`` follows. Idempotent."""
         ...

@@ -128,7 +128,9 @@ class ProcessLink(ABC):
         for line in self._stderr.finish():
             self._diagnose(line, source="stderr")
         if self.alive:
-            self.fail(self._exit_error(status))
+            error = self._exit_error(status)
+            self._end_of_output(error)
+            self.fail(error)
         self._end(status)
 
     @abstractmethod
@@ -149,8 +151,8 @@ class ProcessLink(ABC):
     def _receive_data(self, data: bytes) -> None:
         """Take bytes of the process and act on what they say."""
 
-    def _end_of_output(self) -> None:  # noqa: B027 - most protocols have nothing to add
-        """Take the end of the process's output; may fail the link with a better error than a plain end."""
+    def _end_of_output(self, error: BrokerError) -> None:  # noqa: B027 - not every protocol has something to add
+        """Take the end of the process's output, before the link fails with ``error`` for it."""
 
     @abstractmethod
     def _settle_failed(self, error: BrokerError) -> None:
@@ -183,15 +185,14 @@ class ProcessLink(ABC):
         return f"{self.name} (generation {self.number})"
 
     def _closed_but_alive(self, which: str) -> None:
-        if which == "output":
-            self._end_of_output()
-        self.fail(
-            ExitedError(
-                f"{self._shown}: closed its {which} but did not exit{self._stderr_note()}",
-                extension=self.name,
-                stderr_tail=self._stderr.tail,
-            )
+        error = ExitedError(
+            f"{self._shown}: closed its {which} but did not exit{self._stderr_note()}",
+            extension=self.name,
+            stderr_tail=self._stderr.tail,
         )
+        if which == "output":
+            self._end_of_output(error)
+        self.fail(error)
 
     def _exit_error(self, status: int | None) -> BrokerError:
         when = "while it was in use" if self.stage is Stage.READY else "before it answered initialize"

@@ -21,6 +21,8 @@ from broker.limits import (
     RESTART_BASE_MS,
     RESTART_CAP_MS,
     RESTART_RESET_MS,
+    SERVER_EOF_GRACE_MS,
+    SERVER_TERM_GRACE_MS,
     SESSION_HOOK_TIMEOUT_MS,
     SHUTDOWN_TIMEOUT_MS,
     STREAM_END_GRACE_MS,
@@ -66,6 +68,8 @@ class HostSettings:
     shutdown_timeout_ms: int = field(default=SHUTDOWN_TIMEOUT_MS, validator=_DURATION)
     exit_grace_ms: int = field(default=EXIT_GRACE_MS, validator=_DURATION)
     stream_end_grace_ms: int = field(default=STREAM_END_GRACE_MS, validator=_DURATION)
+    server_eof_grace_ms: int = field(default=SERVER_EOF_GRACE_MS, validator=_DURATION)
+    server_term_grace_ms: int = field(default=SERVER_TERM_GRACE_MS, validator=_DURATION)
     reload_drain_ms: int = field(default=RELOAD_DRAIN_MS, validator=_DURATION)
     restart: bool = True
     max_restarts: int = field(default=MAX_RESTARTS, validator=_between(0, MAX_PORTABLE_INTEGER))

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from broker.testing.clock import ManualClock
 from broker.testing.memory import MemoryDriver
-from broker.testing.scripted import ScriptedExtension, serve_stdio
+from broker.testing.scripted import ScriptedExtension, ScriptedProcess, ScriptedServer, serve_stdio
 
-__all__ = ["ManualClock", "MemoryDriver", "ScriptedExtension", "serve_stdio"]
+__all__ = ["ManualClock", "MemoryDriver", "ScriptedExtension", "ScriptedProcess", "ScriptedServer", "serve_stdio"]

@@ -1,7 +1,7 @@
 """A session without processes: it runs over in-memory pairs, in one thread, on a clock the test moves.
 
 :class:`MemoryDriver` stands in for the asyncio driver. Each generation it starts talks to a
-:class:`~broker.testing.ScriptedExtension` of its own, frame by frame, exactly as a process would over its pipes.
+:class:`~broker.testing.ScriptedProcess` of its own, frame by frame, exactly as a process would over its pipes.
 Everything happens inside :meth:`MemoryDriver.run`, in a fixed order; nothing sleeps.
 """
 
@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from broker.errors import BrokerError, SetupError
-from broker.host import Generation, Outcome, ProcessLink, Session
+from broker.host import Outcome, ProcessLink, Session
 from broker.host.output import Output
 from broker.limits import MAX_DELIVERY_ROUNDS
 from broker.testing.clock import ManualClock
-from broker.testing.scripted import ScriptedExtension
+from broker.testing.scripted import ScriptedProcess
 
 T = TypeVar("T")
-Factory: TypeAlias = Callable[[Generation], ScriptedExtension]
+Factory: TypeAlias = Callable[[Any], ScriptedProcess]
 
 
 class _MemoryProcess:
-    def __init__(self, generation: Generation, extension: ScriptedExtension) -> None:
-        self.generation = generation
+    def __init__(self, link: ProcessLink, extension: ScriptedProcess) -> None:
+        self.link = link
         self.extension = extension
         self.partial: tuple[Output, int] | None = None
         self._closing = False
@@ -43,7 +43,7 @@ class _MemoryProcess:
             self.extension.on_eof()
 
     def _next(self) -> Output | None:
-        while (output := self.generation.next_output()) is not None:
+        while (output := self.link.next_output()) is not None:
             if output.valid:
                 return output
             output.dropped()
@@ -51,6 +51,9 @@ class _MemoryProcess:
 
     def close_stdin(self) -> None:
         self._closing = True
+
+    def terminate(self) -> None:
+        self.extension.on_terminate()
 
     def kill(self) -> None:
         self._killed = True
@@ -63,17 +66,17 @@ class _MemoryProcess:
         extension = self.extension
         while extension.stderr:
             moved = True
-            self.generation.receive_stderr(extension.stderr.popleft())
+            self.link.receive_stderr(extension.stderr.popleft())
         while extension.sent and not self._killed:
             moved = True
             data = extension.sent.popleft()
             if data is None:
-                self.generation.receive_eof()
+                self.link.receive_eof()
             else:
-                self.generation.receive(data)
+                self.link.receive(data)
         if self._killed or extension.exit_status is not None:
             self._gone = moved = True
-            self.generation.exited(-9 if self._killed else extension.exit_status)
+            self.link.exited(-9 if self._killed else extension.exit_status)
         return moved
 
 
@@ -84,13 +87,12 @@ class MemoryDriver:
         self._clock = clock
         self._factories = factories
         self._processes: list[_MemoryProcess] = []
-        self._starting: deque[Generation] = deque()
+        self._starting: deque[ProcessLink] = deque()
         self._sessions: dict[Session, None] = {}
-        self.spawned: list[ScriptedExtension] = []
+        self.spawned: list[ScriptedProcess] = []
 
     def spawn(self, link: ProcessLink) -> None:
         """Start the link's object at the next :meth:`run`."""
-        assert isinstance(link, Generation)
         self._starting.append(link)
 
     def schedule(self, session: Session) -> None:
@@ -141,17 +143,17 @@ class MemoryDriver:
             moved = session.bus.deliver() > 0 or moved
         return moved
 
-    def _start(self, generation: Generation) -> None:
+    def _start(self, link: ProcessLink) -> None:
         try:
-            factory = self._factories[generation.extension.name]
-            extension = factory(generation)
+            factory = self._factories[link.name]
+            extension = factory(link)
         except KeyError:
-            generation.spawn_failed(SetupError(f"no such executable for {generation.extension.name}"))
+            link.spawn_failed(SetupError(f"no such executable for {link.name}"))
             return
         except BrokerError as error:
-            generation.spawn_failed(error)
+            link.spawn_failed(error)
             return
-        process = _MemoryProcess(generation, extension)
+        process = _MemoryProcess(link, extension)
         self._processes.append(process)
         self.spawned.append(extension)
-        generation.spawned(process)
+        link.spawned(process)

@@ -1,4 +1,4 @@
-"""An extension as an object: it is handed the host's frames and answers with frames, and knows nothing of pipes.
+"""Extensions and servers as objects: handed the host's messages, answering with messages, knowing nothing of pipes.
 
 The same object runs in memory under a :class:`~broker.testing.MemoryDriver` and as a real process under
 :func:`serve_stdio`, so that one test can be run both ways.
@@ -6,6 +6,7 @@ The same object runs in memory under a :class:`~broker.testing.MemoryDriver` and
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -16,21 +17,16 @@ from broker import canonical
 from broker.limits import MAX_READ_CHUNK_BYTES
 
 
-class ScriptedExtension:
-    """The far end of one generation. Subclass it, or use it as it is and feed it by hand.
+class ScriptedProcess:
+    """The far end of a process's pipes, as an object; what it says and hears, whatever protocol that is.
 
-    ``received`` holds every decoded frame the host sent, in order. :meth:`on_message` is called for each of them; the
-    default answers ``initialize`` with ``selection``, tool calls with an empty result, hooks with ``continue`` and
-    ``shutdown`` as it should be, and ignores the rest.
+    ``received`` holds every decoded message the host sent, in order, and :meth:`on_message` is called for each.
     """
 
-    def __init__(self, *, tools: tuple[str, ...] = (), capabilities: tuple[str, ...] = ()) -> None:
-        self.received: list[dict[str, Any]] = []
-        self.tools = tools
-        self.capabilities = capabilities
-        self.limits: dict[str, int] = {}
-        self.stdin_closed = False
-        self.reading = True
+    def __init__(self) -> None:
+        self.received: list[Any] = []
+        self.stdin_closed: bool = False
+        self.reading: bool = True
         self.sent: deque[bytes | None] = deque()
         self.stderr: deque[bytes] = deque()
         self.exit_status: int | None = None
@@ -38,9 +34,9 @@ class ScriptedExtension:
 
     # -- what it says --------------------------------------------------------------------------------------------------
 
-    def send(self, message: dict[str, Any]) -> None:
-        """Write one canonical frame."""
-        self.send_bytes(canonical.encode(message) + b"\n")
+    def send(self, message: Any) -> None:
+        """Write one message."""
+        self.send_bytes(self.encode(message) + b"\n")
 
     def send_bytes(self, data: bytes) -> None:
         """Write raw bytes."""
@@ -50,7 +46,7 @@ class ScriptedExtension:
         """Write to stderr."""
         self.stderr.append(data)
 
-    def answer(self, message_id: int | str, result: dict[str, Any]) -> None:
+    def answer(self, message_id: int | str, result: Any) -> None:
         """Answer a request of the host."""
         self.send({"jsonrpc": "2.0", "id": message_id, "result": result})
 
@@ -69,6 +65,58 @@ class ScriptedExtension:
 
     # -- what it hears -------------------------------------------------------------------------------------------------
 
+    def on_message(self, message: Any) -> None:
+        """One message of the host. Override it to behave differently."""
+
+    def on_eof(self) -> None:
+        """The host closed the input; a good process exits."""
+        self.exit(0)
+
+    def on_terminate(self) -> None:
+        """The host sent SIGTERM; in memory only, a real process has signals of its own."""
+        self.exit(-15)
+
+    # -- for what carries it -------------------------------------------------------------------------------------------
+
+    def encode(self, message: Any) -> bytes:
+        """The bytes of a message, without LF."""
+        return json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode()
+
+    def decode(self, line: bytes) -> Any:
+        """The message of a line without LF."""
+        return json.loads(line)
+
+    def hear(self, data: bytes) -> None:
+        """Take bytes from the host, in any chunks."""
+        self._unread += data
+        while (end := self._unread.find(b"\n")) >= 0:
+            message = self.decode(bytes(self._unread[:end]))
+            del self._unread[: end + 1]
+            self.received.append(message)
+            self.on_message(message)
+
+
+class ScriptedExtension(ScriptedProcess):
+    """An octet 0.3 extension. Subclass it, or use it as it is and feed it by hand.
+
+    By default it answers ``initialize`` with :meth:`selection`, tool calls with an empty result, hooks with
+    ``continue`` and ``shutdown`` as it should be, and ignores the rest.
+    """
+
+    def __init__(self, *, tools: tuple[str, ...] = (), capabilities: tuple[str, ...] = ()) -> None:
+        super().__init__()
+        self.tools: tuple[str, ...] = tools
+        self.capabilities: tuple[str, ...] = capabilities
+        self.limits: dict[str, int] = {}
+
+    def encode(self, message: Any) -> bytes:
+        """The canonical bytes of a frame."""
+        return canonical.encode(message)
+
+    def decode(self, line: bytes) -> Any:
+        """The frame of canonical bytes; others are the host's fault, and raise."""
+        return canonical.decode(line)
+
     def on_message(self, message: dict[str, Any]) -> None:
         """One frame of the host. Override it to behave differently."""
         method, message_id = message.get("method"), message.get("id")
@@ -83,10 +131,6 @@ class ScriptedExtension:
         elif method == "shutdown":
             self.answer(message_id, {"terminal": "shutdown"})
             self.exit(0)
-
-    def on_eof(self) -> None:
-        """The host closed the input; a good extension exits."""
-        self.exit(0)
 
     def selection(self, offer: dict[str, Any]) -> dict[str, Any]:
         """The result of ``initialize``: what is required, and every offered method of ``self.capabilities``."""
@@ -106,41 +150,58 @@ class ScriptedExtension:
             },
         }
 
-    # -- for what carries it -------------------------------------------------------------------------------------------
 
-    def hear(self, data: bytes) -> None:
-        """Take bytes from the host, in any chunks."""
-        self._unread += data
-        while (end := self._unread.find(b"\n")) >= 0:
-            message = canonical.decode(bytes(self._unread[:end]))
-            del self._unread[: end + 1]
-            self.received.append(message)
-            self.on_message(message)
+class ScriptedServer(ScriptedProcess):
+    """An MCP server. By default it answers the handshake, ``ping``, one page of ``tools/list`` and calls of its tools.
+
+    ``tools`` maps a name to what a call of it is answered with, a text or a whole result.
+    """
+
+    def __init__(self, tools: dict[str, Any] | None = None) -> None:
+        super().__init__()
+        self.tools: dict[str, Any] = tools or {}
+
+    def on_message(self, message: Any) -> None:
+        """One message of the host. Override it to behave differently."""
+        method, message_id = message.get("method"), message.get("id")
+        if message_id is None or method is None:
+            return
+        if method == "initialize":
+            info = {"name": "scripted", "version": "0"}
+            result = {"protocolVersion": "2025-03-26", "capabilities": {"tools": {}}, "serverInfo": info}
+            self.answer(message_id, result)
+        elif method == "ping":
+            self.answer(message_id, {})
+        elif method == "tools/list":
+            self.answer(message_id, {"tools": [{"name": name} for name in self.tools]})
+        elif method == "tools/call":
+            answer = self.tools[message["params"]["name"]]
+            self.answer(message_id, {"content": [{"type": "text", "text": answer}]} if type(answer) is str else answer)
 
 
-def serve_stdio(extension: ScriptedExtension) -> None:
-    """Be the process of ``extension``: move bytes between it and the standard streams, then exit as it says."""
+def serve_stdio(process: ScriptedProcess) -> None:
+    """Be the process of ``process``: move bytes between it and the standard streams, then exit as it says."""
     while True:
-        while extension.stderr:
-            _write(2, extension.stderr.popleft())
-        while extension.sent:
-            data = extension.sent.popleft()
+        while process.stderr:
+            _write(2, process.stderr.popleft())
+        while process.sent:
+            data = process.sent.popleft()
             if data is None:
                 os.close(1)
             else:
                 _write(1, data)
-        if extension.exit_status is not None:
-            _exit(extension.exit_status)
-        if not extension.reading:
+        if process.exit_status is not None:
+            _exit(process.exit_status)
+        if not process.reading:
             # Stalled on purpose: it hears nothing, not even the end of its input, until somebody kills it.
             while True:
                 signal.pause()
         data = os.read(0, MAX_READ_CHUNK_BYTES)
         if data:
-            extension.hear(data)
-        elif not extension.stdin_closed:
-            extension.stdin_closed = True
-            extension.on_eof()
+            process.hear(data)
+        elif not process.stdin_closed:
+            process.stdin_closed = True
+            process.on_eof()
         else:
             signal.pause()
 

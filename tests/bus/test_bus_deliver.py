@@ -399,7 +399,7 @@ def test_what_is_awaited_or_iterated_is_no_handler(beta: Peer) -> None:
 
     for wrong in (coroutine, stream, generator, Awaited(), Awaited().method, functools.partial(coroutine)):
         with pytest.raises(UsageError, match=r"deliver_to\(\) calls plain functions"):
-            beta.deliver_to(wrong)  # type: ignore[arg-type]
+            beta.deliver_to(wrong)
     for wrong_type in (None, "print", 7):
         with pytest.raises(UsageError, match="a handler is a callable of one message"):
             beta.deliver_to(wrong_type)  # type: ignore[arg-type]

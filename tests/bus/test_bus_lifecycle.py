@@ -150,7 +150,7 @@ def test_a_refused_takeover_withdraws_nothing(bus: Bus, alpha: Peer, beta: Peer)
 # -- reset -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("octet.bus.reset", "octet.bus.reset-notice", "octet.bus.sequence-reset", "octet.bus.wire-no-replay")
+@pytest.mark.spec("octet.bus.reset", "octet.bus.reset-notice", "octet.bus.sequence-reset")
 def test_a_reset_binds_anew_and_tells_everybody(bus: Bus, alpha: Peer, beta: Peer) -> None:
     old = bus.binding_id
     beta.subscribe("bus.unknown.topic")
@@ -301,7 +301,7 @@ def test_a_full_draining_peer_is_not_retired(bus: Bus, alpha: Peer, beta: Peer) 
     assert not beta.closed
 
 
-@pytest.mark.spec("octet.bus.detach", "octet.bus.generation-fence")
+@pytest.mark.spec("octet.bus.detach")
 def test_a_detached_peer_is_refused_everything(bus: Bus, alpha: Peer, beta: Peer) -> None:
     alpha.publish(STATUS, GREEN)
     beta.declare("bus.beta.x", [])
@@ -324,7 +324,6 @@ def test_a_detached_peer_is_refused_everything(bus: Bus, alpha: Peer, beta: Peer
         assert caught.value.subscriber == "beta"
 
 
-@pytest.mark.spec("octet.bus.generation-fence")
 def test_a_detached_generation_leaves_the_topics_of_the_next_one_alone(bus: Bus) -> None:
     old = bus.attach("alpha", instance_id="i", generation=1)
     old.declare(STATUS, [])

@@ -73,11 +73,11 @@ def test_publishers_and_readers_in_threads_lose_nothing(bus: Bus) -> None:
 
     def publish_all() -> None:
         try:
-            run_together(*(lambda publisher=publisher: publish(publisher) for publisher in publishers))  # type: ignore[misc]
+            run_together(*(lambda publisher=publisher: publish(publisher) for publisher in publishers))
         finally:
             finished.set()
 
-    run_together(publish_all, *(lambda reader=reader: read(reader) for reader in readers))  # type: ignore[misc]
+    run_together(publish_all, *(lambda reader=reader: read(reader) for reader in readers))
     for name, sequences in admitted.items():
         assert sequences == list(range(1, len(sequences) + 1))
         assert [seen[reader.name][name] for reader in readers] == [sequences, sequences]

@@ -26,10 +26,6 @@ class Level(enum.StrEnum):
     HIGH = "high"
 
 
-class Numbered(enum.Enum):
-    ONE = 1
-
-
 @topic("bus.alpha.status")
 @attrs.frozen
 class Status:
@@ -104,7 +100,7 @@ def test_an_instance_is_published_and_received(bus: Bus, alpha: Peer, status: St
     raw = plain.take()
     assert isinstance(raw, Event)
     assert raw.frame == message.frame
-    expected = {"summary": status.summary, "colour": status.colour.value, "level": status.level.value}
+    expected: dict[str, Any] = {"summary": status.summary, "colour": status.colour.value, "level": status.level.value}
     expected |= {"phase": status.phase, "done": status.done, "tries": status.tries}
     if status is FULL:
         expected |= {"step": 3, "total": 10, "hint": "h", "mark": "red"}
@@ -149,8 +145,9 @@ def test_bounds_of_an_instance_are_checked_when_it_is_published(alpha: Peer) -> 
     with pytest.raises(ResourceExhaustedError) as caught:
         alpha.publish(attrs.evolve(BARE, summary="x" * 13))
     assert (caught.value.path, caught.value.observed, caught.value.maximum) == ("payload.summary", 13, 12)
+    changes: dict[str, Any] = {"step": 10, "done": 1, "summary": None, "phase": "middle"}
     with pytest.raises(InvalidParamsError) as refused:
-        alpha.publish(attrs.evolve(BARE, step=10, done=1, summary=None, phase="middle"))
+        alpha.publish(attrs.evolve(BARE, **changes))
     assert [fault.path for fault in refused.value.faults] == [
         "payload.summary",
         "payload.phase",
@@ -223,7 +220,7 @@ def test_all_faults_of_reading_come_at_once() -> None:
         "payload.summary: expected str, got int",
         "payload.step: expected int, got str",
     ]
-    with pytest.raises(InvalidParamsError, match="payload.summary: missing"):
+    with pytest.raises(InvalidParamsError, match=r"payload\.summary: missing"):
         typed_topic(Summary).decode({"step": 2})
 
 
@@ -360,92 +357,3 @@ def test_the_lock_is_free_while_a_class_is_made(bus: Bus, counter: Peer) -> None
     counter.publish("bus.maker.count", {"value": 1})
     reader.take()
     assert [type(message) for message in log] == [Event]
-
-
-# -- classes that are wrong --------------------------------------------------------------------------------------------
-
-
-def define(annotation: Any, *, name: str = "a", default: Any = attrs.NOTHING, topic_name: str = "bus.alpha.x") -> type:
-    made = attrs.make_class("Wrong", {name: attrs.field(default=default, type=annotation)})
-    made.__annotations__ = {name: annotation}
-    return topic(topic_name)(made)
-
-
-@pytest.mark.spec("octet.bus.typed-topic")
-@pytest.mark.parametrize(
-    ("annotation", "text"),
-    [
-        (float, "is no bus field type"),
-        (bytes, "is no bus field type"),
-        (list[str], "is no bus field type"),
-        (dict, "is no bus field type"),
-        (Any, "is no bus field type"),
-        (object, "is no bus field type"),
-        (int | str, "is no bus field type"),
-        (int | str | None, "is no bus field type"),
-        (Literal["a", 1], "is no bus field type"),
-        (Numbered, "is no bus field type"),
-        (None, "is no bus field type"),
-        (Status, "is no bus field type"),
-        (int | None, "None stands for an absent field, so give it the default None"),
-        (Annotated[str, Bounds(max_bytes=0)], "max_bytes: expected a portable integer of at least 1, got 0"),
-        (Annotated[str, Bounds(max_bytes=1025)], "MAX_BUS_STRING_BYTES: observed 1025, maximum 1024"),
-        (Annotated[str, Bounds(minimum=1)], "minimum: not allowed on a field of kind string"),
-        (Annotated[bool, Bounds(maximum=1)], "maximum: not allowed on a field of kind boolean"),
-        (Annotated[int, Bounds(max_bytes=5)], "max_bytes bounds strings, not a field of kind integer"),
-        (Annotated[int, Bounds(minimum=2, maximum=1)], "minimum 2 is above maximum 1"),
-        (Literal["me@here"], "contains '@'"),
-    ],
-    ids=str,
-)
-def test_a_wrong_attribute_is_refused_where_the_class_is_defined(annotation: Any, text: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        define(annotation)
-    assert text in str(caught.value)
-    assert "Wrong" in str(caught.value)
-
-
-@pytest.mark.parametrize("default", [5, attrs.Factory(int)])
-def test_a_default_that_would_come_back_for_none_is_refused(default: Any) -> None:
-    with pytest.raises(UsageError, match=r"Wrong\.a: None stands for an absent field"):
-        define(int | None, default=default)
-    define(int, default=default)
-    define(int | None, default=None)
-
-
-def test_a_field_name_is_screened_where_the_class_is_defined() -> None:
-    with pytest.raises(UsageError, match="field name 'session_id' contains 'session'"):
-        define(str, name="session_id")
-
-
-def test_a_private_attribute_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"Wrong\._a: a topic attribute is public and has no alias"):
-        define(str, name="_a")
-
-
-@pytest.mark.parametrize("name", ["status", "bus.alpha", "bus.Alpha.x", "bus.alpha." + "x" * 65])
-def test_a_wrong_topic_is_refused_where_the_class_is_defined(name: str) -> None:
-    with pytest.raises(UsageError, match=r"on Wrong: topic: "):
-        define(str, topic_name=name)
-
-
-def test_a_class_without_attrs_or_in_the_wrong_order() -> None:
-    class Plain:
-        a: str
-
-    with pytest.raises(UsageError, match=r"put it above @attrs\.frozen; it needs an attrs class"):
-        topic("bus.alpha.x")(Plain)
-    with pytest.raises(UsageError, match=r"put it above @attrs\.frozen"):
-        topic("bus.alpha.x")(type("Derived", (Status,), {}))
-
-
-def test_an_annotation_that_cannot_be_evaluated() -> None:
-    class Local(enum.Enum):
-        A = "a"
-
-    with pytest.raises(UsageError, match="an annotation cannot be evaluated"):
-
-        @topic("bus.alpha.x")
-        @attrs.frozen
-        class Lost:
-            a: Local

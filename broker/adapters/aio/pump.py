@@ -190,6 +190,10 @@ class ProcessPump:
 
     # -- ending --------------------------------------------------------------------------------------------------------
 
+    def terminate(self) -> None:
+        """Send SIGTERM to the process group."""
+        self._child.kill_group(signal.SIGTERM)
+
     def kill(self) -> None:
         """Kill the process group; the exit watch does the rest."""
         self._child.kill_group(signal.SIGKILL)

@@ -1,8 +1,8 @@
 """The tools of one MCP server, as listed: every entry judged before any of them is known to the host.
 
 One bad or duplicate name refuses the whole server, because a host that registered the rest would offer a catalogue that
-nobody wrote. What is merely unusable (a schema that is no object, or over its bound) leaves that
-tool out with a warning. Source: odek contract, "Tool-name rules"; odek notes, section 3.
+nobody wrote. What is merely unusable (a schema that is no object, or over its bound) leaves that tool out with a
+warning. Source: odek contract, "Tool-name rules"; odek notes, section 3.
 """
 
 from __future__ import annotations

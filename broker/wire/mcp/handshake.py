@@ -18,7 +18,7 @@ from broker.wire.quoting import quote
 
 @frozen
 class Handshake:
-    """What a server said of itself. ``server_info`` is as it was sent; without ``has_tools`` it is not asked for any."""
+    """What a server said of itself. ``server_info`` is as it was sent; without ``has_tools`` it is asked for none."""
 
     protocol_version: str
     has_tools: bool

@@ -47,20 +47,20 @@ def encode(method: str, params: Any = None, *, tool: str | None = None) -> bytes
     """
     message = {"jsonrpc": VERSION, "method": method}
     if params is not None:
-        problem = _problem(params)
-        if problem is not None:
-            raise InvalidParamsError(f"params of {method}: {problem}", method=method, tool=tool, path="params")
         message["params"] = params
-    try:
-        return orjson.dumps(message)
-    except orjson.JSONEncodeError as error:
-        raise InvalidParamsError(f"params of {method}: {error}", method=method, tool=tool, path="params") from error
+    problem = _problem(message)
+    if problem is None:
+        try:
+            return orjson.dumps(message)
+        except orjson.JSONEncodeError as error:
+            problem = str(error)
+    raise InvalidParamsError(f"params of {method}: {problem}", method=method, tool=tool, path="params")
 
 
 def _problem(value: Any) -> str | None:
     """Why JSON cannot hold ``value``. Level by level, each container once a level, so that no value takes it long."""
     level: Iterable[Any] = (value,)
-    for _ in range(MAX_MESSAGE_DEPTH):
+    for _ in range(MAX_MESSAGE_DEPTH + 1):
         below: dict[int, Any] = {}
         for item in level:
             kind = type(item)
