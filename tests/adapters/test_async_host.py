@@ -60,7 +60,7 @@ async def until(condition: Callable[[], bool], within: float = BOUND_SECONDS) ->
         await asyncio.sleep(0.005)
 
 
-# -- starting ------------------------------------------------------------------------------------------------------------
+# -- starting ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("octet.initialize.exit-before-answer")
@@ -180,7 +180,7 @@ def test_a_child_gets_the_listed_names_and_no_secret(
         extension = await session.start(path)
         text = (await session.call("rogue", "work")).content[0].text
         environment = dict(line.split("=", 1) for line in text.splitlines())
-        assert os.path.isdir(environment["OCTET_EXTENSION_SCRATCH"])
+        assert await asyncio.to_thread(os.path.isdir, environment["OCTET_EXTENSION_SCRATCH"])
         assert extension.instance_id in environment["OCTET_EXTENSION_SCRATCH"]
         return environment
 
@@ -195,7 +195,7 @@ def test_a_child_gets_the_listed_names_and_no_secret(
     assert not os.path.exists(environment["OCTET_EXTENSION_SCRATCH"])
 
 
-# -- bytes ---------------------------------------------------------------------------------------------------------------
+# -- bytes -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("octet.framing.chunk-independent", "octet.framing.several-in-one-chunk")
@@ -297,7 +297,7 @@ def test_a_child_that_never_reads_holds_up_nobody_else(play: Any, rogue: Any) ->
     play(scene, cancel_grace_ms=100, shutdown_timeout_ms=100, exit_grace_ms=100)
 
 
-# -- endings -------------------------------------------------------------------------------------------------------------
+# -- endings -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("octet.process.output-closed", "octet.tool-call.process-lost")
@@ -350,15 +350,14 @@ def test_closed_output_of_a_living_process_fails_its_calls(play: Any, rogue: Any
 
 
 def test_closed_input_of_a_living_process_ends_it(play: Any, rogue: Any) -> None:
-    path = rogue("start(); os.close(0); time.sleep(1000)")
+    path = rogue("start(); os.close(0); os.write(2, b'deaf\\n'); time.sleep(1000)")
 
     async def scene(session: AsyncSession) -> None:
+        notices = watch(session)
         await session.start(path)
-        await asyncio.sleep(0.1)
-        with pytest.raises(ExtensionError) as caught:
+        await until(lambda: any(isinstance(notice, Diagnostic) and notice.text == "deaf" for notice in notices))
+        with pytest.raises(ExtensionError, match="closed its input but did not exit"):
             await session.call("rogue", "work")
-            await session.call("rogue", "work")
-        assert "closed its input but did not exit" in str(caught.value)
 
     play(scene, restart=False)
 
@@ -457,7 +456,7 @@ def children_of(parent: int) -> set[int]:
     return found
 
 
-# -- loops, tasks and peers ----------------------------------------------------------------------------------------------
+# -- loops, tasks and peers --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("octet.bus.isolation")
