@@ -84,7 +84,7 @@ def test_a_full_queue_frees_itself_when_its_events_expire(clock: ManualClock, al
 
 
 def test_only_what_is_too_old_expires(bus: Bus, clock: ManualClock, alpha: Peer, beta: Peer) -> None:
-    gamma = bus.attach("gamma")
+    gamma, late = bus.attach("gamma"), bus.attach("late")
     for _ in range(32):
         alpha.publish(STATUS, GREEN)
     clock.advance_ms(20_000)
@@ -92,14 +92,18 @@ def test_only_what_is_too_old_expires(bus: Bus, clock: ManualClock, alpha: Peer,
     for _ in range(32):
         alpha.publish(STATUS, GREEN)
     clock.advance_ms(10_001)
+    late.subscribe(STATUS)
     alpha.publish(STATUS, GREEN)
     assert (beta.statistics().expired, beta.statistics().queued_messages) == (32, 33)
     assert (gamma.statistics().expired, gamma.statistics().queued_messages) == (0, 33)
     clock.advance_ms(20_000)
     alpha.publish(STATUS, GREEN)
+    # Nobody took anything: the publication alone found what had become too old since it last looked.
+    rows = [peer.statistics() for peer in (beta, gamma, late)]
+    assert [(row.expired, row.queued_messages) for row in rows] == [(64, 2), (32, 2), (0, 2)]
     assert [sequence(beta.take()) for _ in range(2)] == [65, 66]
     assert [sequence(gamma.take()) for _ in range(2)] == [65, 66]
-    assert (beta.statistics().expired, gamma.statistics().expired) == (64, 32)
+    assert [sequence(late.take()) for _ in range(2)] == [65, 66]
 
 
 @pytest.mark.spec("octet.bus.age-exact")
@@ -266,6 +270,14 @@ def test_a_held_notice_is_valid_until_the_next_binding(bus: Bus, clock: ManualCl
     beta.unsubscribe(STATUS)
     assert held.valid
     bus.reset()
+    assert not held.valid
+
+
+def test_a_held_notice_is_invalid_once_its_peer_is_closed(alpha: Peer, beta: Peer) -> None:
+    alpha.detach()
+    held = hold(beta)
+    assert held.valid
+    beta.detach()
     assert not held.valid
 
 
