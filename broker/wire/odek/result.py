@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 import orjson
 from attrs import frozen
 
-from broker.errors import ArtifactError, BrokerError, McpError, ResultError
+from broker.errors import ArtifactError, BrokerError, CanonicalError, McpError, ResultError
 from broker.wire.jsonrpc import json_type
 from broker.wire.odek.artifact_ref import ArtifactRef, read_ref
 from broker.wire.odek.envelope import Envelope, check_artifact_count, detect
@@ -132,11 +132,16 @@ def _structured_chars(value: Any) -> int:
 
 def _split(texts: Sequence[str]) -> tuple[list[Envelope], list[str]]:
     """The envelopes among the text items, and the items that are none. Items may be one envelope only together."""
-    joined = detect("\n".join(texts))
-    if joined is not None:
-        return [joined], []
-    if len(texts) == 1:
-        return [], list(texts)
+    if len(texts) > 1:
+        try:
+            joined = detect("\n".join(texts))
+        except ResultError as error:
+            # An envelope with a note behind it is no JSON as a whole; its items decide.
+            if not isinstance(error.__cause__, CanonicalError):
+                raise
+            joined = None
+        if joined is not None:
+            return [joined], []
     envelopes: list[Envelope] = []
     plain: list[str] = []
     for text in texts:
