@@ -140,7 +140,7 @@ class McpServer(ProcessLink):
         return call
 
     def stop(self) -> Outcome[None]:
-        """End in order: end of input, wait, SIGTERM to the group, wait, SIGKILL; settles when it is gone. Idempotent."""
+        """End in order: end of input, wait, SIGTERM to the group, wait, SIGKILL; settles when gone. Idempotent."""
         if self._stop is not None:
             return self._stop
         stop = self._stop = Outcome()

@@ -232,7 +232,7 @@ class McpPeer:
             self._framer.feed(data)
 
     def receive_eof(self, error: BrokerError | None = None) -> None:
-        """Take the end of the server's output; judged when everything before it has been, then ``error`` is the reason."""
+        """Take the end of the output, judged when everything before it has been; ``error`` is then the reason."""
         self._eof = True
         self._eof_error = error
 

@@ -97,7 +97,7 @@ class ServerPeer:
     # -- answers -------------------------------------------------------------------------------------------------------
 
     def answer(self, call: ServedCall, texts: Sequence[str], *, is_error: bool = False) -> None:
-        """Answer with text items. Raises :class:`ResourceExhaustedError` for too long a line, and sends nothing then."""
+        """Answer with text items. Raises :class:`ResourceExhaustedError` for too long a line; nothing is sent."""
         result: dict[str, Any] = {"content": [{"type": "text", "text": text} for text in texts], "isError": is_error}
         self._settle(call, {"jsonrpc": "2.0", "id": call.id, "result": result})
 
