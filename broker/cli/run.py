@@ -14,11 +14,11 @@ from broker.adapters.discovery import directory_warnings, find_manifests, load_m
 from broker.bus import trace
 from broker.cli import records
 from broker.cli.arguments import json_argument
-from broker.cli.exit_codes import FAILURE, OK
+from broker.cli.exit_codes import FAILURE, OK, SETUP
 from broker.cli.settling import Activity
-from broker.cli.views import View, make_view
+from broker.cli.views import StoppingView, View, make_view
 from broker.errors import BrokerError, SetupError, UsageError
-from broker.host import Health
+from broker.host import SUPPORTED_API_VERSIONS, Health, unsupported_version
 from broker.wire.octet.manifest import Manifest
 
 _REFRESH_SECONDS = 0.25
@@ -35,8 +35,9 @@ async def run(given: argparse.Namespace) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _interrupt, stop)
-    view = make_view(as_json=given.json)
+    view = StoppingView(make_view(as_json=given.json), stop.set)
     failures: list[str] = []
+    unstartable: list[str] = []
     try:
         async with AsyncHost() as host:
             session = await host.open_session(given.workspace)
@@ -45,7 +46,7 @@ async def run(given: argparse.Namespace) -> int:
             for manifest in manifests:
                 for warning in directory_warnings(manifest):
                     view.show(records.diagnostic(manifest.name, str(warning)))
-            await _until(stop, _serve(session, view, activity, manifests, calls, given.duration, failures))
+            await _until(stop, _serve(session, view, activity, manifests, calls, given.duration, failures, unstartable))
             failures += [
                 extension.name
                 for extension in session.session.extensions.values()
@@ -54,6 +55,10 @@ async def run(given: argparse.Namespace) -> int:
             await session.aclose()
     finally:
         view.close()
+    if view.failure is not None:
+        raise view.failure
+    if len(unstartable) == len(manifests):
+        return SETUP
     return FAILURE if failures else OK
 
 
@@ -75,6 +80,9 @@ def load_all(paths: list[Path]) -> list[Manifest]:
                     manifest = load_manifest(file)
                 except SetupError as error:
                     errors.append(error)
+                    continue
+                if manifest.api_version not in SUPPORTED_API_VERSIONS:
+                    errors.append(unsupported_version(manifest))
                     continue
                 first = manifests.setdefault(manifest.name, manifest)
                 if first.path != manifest.path:
@@ -112,6 +120,7 @@ async def _serve(
     calls: list[tuple[str, str, Any]],
     duration: float | None,
     failures: list[str],
+    unstartable: list[str],
 ) -> None:
     loop = asyncio.get_running_loop()
     refreshing = asyncio.create_task(_refresh(session, view))
@@ -120,6 +129,8 @@ async def _serve(
         for manifest, result in zip(manifests, results, strict=True):
             if isinstance(result, BrokerError):
                 failures.append(manifest.name)
+                if isinstance(result, SetupError):
+                    unstartable.append(manifest.name)
                 view.show(records.diagnostic(manifest.name, f"start failed: {result}"))
             elif isinstance(result, BaseException):
                 raise result

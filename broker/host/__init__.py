@@ -7,7 +7,7 @@ from broker.host.host import Host
 from broker.host.link import ProcessLink
 from broker.host.notices import Diagnostic, Exited, Health, HealthChanged, Notice, Started
 from broker.host.outcome import Outcome
-from broker.host.session import SUPPORTED_API_VERSIONS, Session
+from broker.host.session import SUPPORTED_API_VERSIONS, Session, unsupported_version
 from broker.host.settings import HostSettings
 
 __all__ = [
@@ -28,4 +28,5 @@ __all__ = [
     "ProcessLink",
     "Session",
     "Started",
+    "unsupported_version",
 ]
