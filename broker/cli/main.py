@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -22,14 +23,19 @@ _PATHS = "an extension.toml, its directory, a folder of such directories, or a *
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; gives its exit status. ``argv`` is what follows the program's name."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that cannot show a character gets its escape, never a UnicodeEncodeError half-way.
+            stream.reconfigure(errors="backslashreplace")
     arguments = _parser().parse_args(argv)
     try:
-        return int(arguments.action(arguments))
+        status = int(arguments.action(arguments))
+        sys.stdout.flush()
+        return status
     except KeyboardInterrupt:
         return FAILURE
     except BrokenPipeError:
-        # Whoever read the output is gone. Python would complain once more when it flushes stdout at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_stdout()
         return FAILURE
     except UsageError as error:
         print(f"broker: {escape(str(error))}", file=sys.stderr)
@@ -41,8 +47,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"broker: {escape(str(error))}", file=sys.stderr)
         return FAILURE
     except OSError as error:
+        _give_up_stdout()
         print(f"broker: {escape(str(error))}", file=sys.stderr)
         return FAILURE
+
+
+def _give_up_stdout() -> None:
+    # Whoever read the output is gone, or its disk is full. Python would complain again when it flushes at the end.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print_setup_error(error: SetupError) -> None:

@@ -12,11 +12,11 @@ from broker.adapters.aio import AsyncHost, AsyncSession
 from broker.bus import trace
 from broker.cli import records
 from broker.cli.arguments import json_argument
-from broker.cli.exit_codes import FAILURE, OK
+from broker.cli.exit_codes import FAILURE, OK, SETUP
 from broker.cli.settling import Activity
 from broker.cli.sources import Source, load_all, start
-from broker.cli.views import View, make_view
-from broker.errors import BrokerError, UsageError
+from broker.cli.views import StoppingView, View, make_view
+from broker.errors import BrokerError, SetupError, UsageError
 from broker.host import Health
 
 _REFRESH_SECONDS = 0.25
@@ -33,8 +33,9 @@ async def run(given: argparse.Namespace) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _interrupt, stop)
-    view = make_view(as_json=given.json)
+    view = StoppingView(make_view(as_json=given.json), stop.set)
     failures: list[str] = []
+    unstartable: list[str] = []
     try:
         async with AsyncHost() as host:
             session = await host.open_session(given.workspace)
@@ -42,7 +43,7 @@ async def run(given: argparse.Namespace) -> int:
             _connect(session, view, activity)
             for name, warning in warnings:
                 view.show(records.diagnostic(name, warning))
-            await _until(stop, _serve(session, view, activity, sources, calls, given.duration, failures))
+            await _until(stop, _serve(session, view, activity, sources, calls, given.duration, failures, unstartable))
             health = {end.name: end.health for end in session.session.extensions.values()}
             health.update({end.name: end.health for end in session.session.servers.values()})
             unwell = (Health.CRASHED, Health.PARKED, Health.BACKOFF)
@@ -50,6 +51,10 @@ async def run(given: argparse.Namespace) -> int:
             await session.aclose()
     finally:
         view.close()
+    if view.failure is not None:
+        raise view.failure
+    if len(unstartable) == len(sources):
+        return SETUP
     return FAILURE if failures else OK
 
 
@@ -84,6 +89,7 @@ async def _serve(
     calls: list[tuple[str, str, Any]],
     duration: float | None,
     failures: list[str],
+    unstartable: list[str],
 ) -> None:
     loop = asyncio.get_running_loop()
     refreshing = asyncio.create_task(_refresh(session, view))
@@ -92,6 +98,8 @@ async def _serve(
         for source, result in zip(sources, results, strict=True):
             if isinstance(result, BrokerError):
                 failures.append(source.name)
+                if isinstance(result, SetupError):
+                    unstartable.append(source.name)
                 view.show(records.diagnostic(source.name, f"start failed: {result}"))
             elif isinstance(result, BaseException):
                 raise result

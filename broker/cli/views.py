@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from broker.bus import BusStatistics
@@ -42,6 +43,38 @@ def make_view(*, as_json: bool) -> View:
         except ImportError:
             print("broker: install the extra 'cli' for a live view", file=sys.stderr)
     return PlainView(sys.stdout, sys.stderr)
+
+
+class StoppingView:
+    """Another view whose first failure to write stops the run: ``on_failure`` is called, and nothing more is written.
+
+    Records are shown from observers, whose exceptions go no further than a log.
+    """
+
+    def __init__(self, view: View, on_failure: Callable[[], object]) -> None:
+        self._view = view
+        self._on_failure = on_failure
+        self.failure: OSError | None = None
+
+    def show(self, record: dict[str, Any]) -> None:
+        """Show the record, unless writing has failed."""
+        self._try(lambda: self._view.show(record))
+
+    def refresh(self, statistics: BusStatistics) -> None:
+        """Show the bus's counters, unless writing has failed."""
+        self._try(lambda: self._view.refresh(statistics))
+
+    def close(self) -> None:
+        """Close the view."""
+        self._try(self._view.close)
+
+    def _try(self, act: Callable[[], object]) -> None:
+        if self.failure is None:
+            try:
+                act()
+            except OSError as error:
+                self.failure = error
+                self._on_failure()
 
 
 class JsonView:

@@ -11,7 +11,7 @@ from broker.host.mcp_bridge import McpBridge
 from broker.host.mcp_server import McpCall, McpServer
 from broker.host.notices import Diagnostic, Exited, Health, HealthChanged, Notice, Started
 from broker.host.outcome import Outcome
-from broker.host.session import SUPPORTED_API_VERSIONS, Session
+from broker.host.session import SUPPORTED_API_VERSIONS, Session, unsupported_version
 from broker.host.settings import HostSettings
 
 __all__ = [
@@ -39,4 +39,5 @@ __all__ = [
     "ProcessLink",
     "Session",
     "Started",
+    "unsupported_version",
 ]

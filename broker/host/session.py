@@ -38,6 +38,16 @@ SUPPORTED_API_VERSIONS: Final = ("0.3",)
 _LOG = logging.getLogger("broker.host")
 
 
+def unsupported_version(manifest: Manifest) -> SetupError:
+    """The refusal of an extension whose wire cannot be spoken; ``version_mismatch``."""
+    return SetupError(
+        f"{manifest.name}: extension API {manifest.api_version} ({manifest.wire}) is not built yet",
+        name="version_mismatch",
+        extension=manifest.name,
+        path=manifest.path,
+    )
+
+
 class Session:
     """A session of a :class:`broker.Host`. Its bus is safe from any thread; everything else belongs to one thread.
 
@@ -98,11 +108,7 @@ class Session:
         """
         self._require_open()
         if manifest.api_version not in SUPPORTED_API_VERSIONS:
-            raise SetupError(
-                f"{manifest.name}: extension API {manifest.api_version} ({manifest.wire}) is not built yet",
-                name="version_mismatch",
-                extension=manifest.name,
-            )
+            raise unsupported_version(manifest)
         if manifest.name in self._extensions:
             raise InvalidParamsError(f"extension {manifest.name} is in this session already", extension=manifest.name)
         manifest.flag_values(flags or {})

@@ -222,10 +222,15 @@ def test_closing_from_many_threads_while_others_call(rogue: Any, tmp_path: Path)
 
 def test_an_exception_in_the_block_closes_everything(rogue: Any, tmp_path: Path, gone: Any) -> None:
     pids: list[int] = []
-    with pytest.raises(RuntimeError, match="a bug"), BlockingHost() as host, host.open_session(tmp_path) as session:
-        session.start(rogue("start(); serve(lambda m: reply(m, str(os.getpid())))"))
-        pids.append(int(session.call("rogue", "work").content[0].text))
-        raise RuntimeError("a bug")
+
+    def use() -> None:
+        with BlockingHost() as host, host.open_session(tmp_path) as session:
+            session.start(rogue("start(); serve(lambda m: reply(m, str(os.getpid())))"))
+            pids.append(int(session.call("rogue", "work").content[0].text))
+            raise RuntimeError("a bug")
+
+    with pytest.raises(RuntimeError, match="a bug"):
+        use()
     gone(*pids)
 
 

@@ -44,7 +44,7 @@ class Script:
     def __init__(self, workspace: Path, body: str, *, header: str = ASYNC) -> None:
         text = header.format(workspace=str(workspace)) + textwrap.dedent(body)
         self.process = subprocess.Popen(
-            [sys.executable, "-X", "dev", "-W", "default", "-c", text],
+            [sys.executable, "-W", "default", "-c", text],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
