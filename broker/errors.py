@@ -225,8 +225,8 @@ class RemoteError(ExtensionError):
 class McpError(ExtensionError):
     """An MCP server answered a request with an error.
 
-    MCP leaves code and message to the server, so neither is of the error table: ``rpc_code`` (``None`` if the server sent
-    none that is an integer), ``rpc_message`` as sent, and its ``data``. What is shown is made safe and short first.
+    MCP leaves code and message to the server, so neither is of the error table: ``rpc_code`` (``None`` if the server
+    sent none that is an integer), ``rpc_message`` as sent, and its ``data``. What is shown is made safe and short.
     """
 
     def __init__(self, detail: str, *, rpc_code: int | None, rpc_message: str, **fields: Any) -> None:

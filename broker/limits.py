@@ -161,6 +161,7 @@ MAX_ARTIFACT_READ_BYTES: Final = _limit("MAX_ARTIFACT_READ_BYTES", 262_144, "byt
 ARTIFACT_READ_DEFAULT_BYTES: Final = _limit("ARTIFACT_READ_DEFAULT_BYTES", 65_536, "bytes", "odek notes 8.5", "one read of an artifact by id when no limit is given")
 MAX_REGISTERED_ARTIFACTS: Final = _limit("MAX_REGISTERED_ARTIFACTS", 1_024, "artifacts", "design", "artifacts of a session that can be read by id; the oldest are forgotten")
 MAX_HASH_CHUNK_BYTES: Final = _limit("MAX_HASH_CHUNK_BYTES", 1_048_576, "bytes", "design", "part of a file hashed at once")
+MAX_SERVER_WORKERS: Final = _limit("MAX_SERVER_WORKERS", 8, "threads", "design", "tools a server made with the kit runs at once")
 
 # -- command line ------------------------------------------------------------------------------------------------------
 MAX_COMMAND_SECONDS: Final = _limit("MAX_COMMAND_SECONDS", 31_536_000, "s", "design", "a duration or timeout given on the command line")

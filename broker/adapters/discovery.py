@@ -17,8 +17,10 @@ from typing import Final
 from attrs import frozen
 
 from broker.errors import SetupError
-from broker.limits import MAX_MANIFEST_BYTES
+from broker.limits import MAX_CONFIG_BYTES, MAX_MANIFEST_BYTES
 from broker.wire.octet.manifest import HOST_VERSION, Manifest, parse_manifest
+from broker.wire.odek.config import ServerSet, parse_servers
+from broker.wire.odek.config import Source as ConfigSource
 
 MANIFEST_NAME: Final = "extension.toml"
 
@@ -137,6 +139,21 @@ def _read_bounded(file: str, maximum: int) -> bytes:
         raise SetupError(f"{file} cannot be read: {error.strerror}", path=file) from error
     finally:
         os.close(descriptor)
+
+
+def is_server_config(path: str | os.PathLike[str]) -> bool:
+    """Whether a path names a configuration of MCP servers (``*.json``) rather than an extension."""
+    return os.fspath(path).endswith(".json")
+
+
+def load_servers(path: str | os.PathLike[str], *, source: ConfigSource = "operator") -> ServerSet:
+    """Read ``mcp_servers`` of one configuration file, as the operator's or as a project's.
+
+    Raises :class:`~broker.errors.SetupError` when it is not a readable regular file, and
+    :class:`~broker.errors.ConfigError` for what it holds, an over-long file included.
+    """
+    file = os.path.abspath(path)
+    return parse_servers(_read_bounded(file, MAX_CONFIG_BYTES), source=source, path=file)
 
 
 def resolve_entrypoint(

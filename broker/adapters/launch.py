@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 from broker.adapters.discovery import resolve_entrypoint
 from broker.adapters.process import Child, Guard, build_environment, spawn
-from broker.errors import UsageError
-from broker.host import Generation, ProcessLink
+from broker.errors import SetupError, UsageError
+from broker.host import Generation, McpServer, ProcessLink
+from broker.wire.odek.environment import child_environment
 
 
 def launch(link: ProcessLink, *, environ: Mapping[str, str], scratch: Path, guard: Guard) -> Child:
@@ -20,7 +22,28 @@ def launch(link: ProcessLink, *, environ: Mapping[str, str], scratch: Path, guar
     """
     if isinstance(link, Generation):
         return _launch_extension(link, environ, scratch, guard)
+    if isinstance(link, McpServer):
+        return _launch_server(link, environ, guard)
     raise UsageError(f"nothing is known to start for {link.name}")
+
+
+def _launch_server(link: McpServer, environ: Mapping[str, str], guard: Guard) -> Child:
+    config, workspace = link.config, link.session.workspace
+    environment = child_environment(config, environ)
+    for warning in environment.warnings:
+        link.warn(warning)
+    # Found on the host's own PATH: what a configuration says about PATH is for the server, not for finding it.
+    program = config.command
+    if os.sep not in program:
+        found = shutil.which(program, path=environ.get("PATH", os.defpath))
+        if found is None:
+            raise SetupError(
+                f"server {config.name}: {program!a:.200} is not on PATH", extension=config.name, path=program
+            )
+        program = found
+    else:
+        program = os.path.join(workspace, program)
+    return spawn([program, *config.args], cwd=workspace, env=environment.variables, guard=guard)
 
 
 def _launch_extension(link: Generation, environ: Mapping[str, str], scratch: Path, guard: Guard) -> Child:

@@ -1,4 +1,4 @@
-"""``broker call``: start one extension, call one tool, print its answer."""
+"""``broker call``: start one extension or MCP server, call one tool, print its answer."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ import sys
 from typing import Any
 
 from broker.adapters.aio import AsyncHost
-from broker.adapters.discovery import directory_warnings, find_manifests, load_manifest
+from broker.adapters.discovery import is_server_config
 from broker.bus import BusStatistics
 from broker.cli import records
+from broker.cli.arguments import json_argument
 from broker.cli.exit_codes import FAILURE, OK
 from broker.cli.run import call_once
 from broker.cli.settling import Activity
+from broker.cli.sources import Source, load_one, start
 from broker.cli.views import describe
 from broker.errors import BrokerError, SetupError, UsageError
 from broker.host import HostSettings, Notice
@@ -27,14 +29,12 @@ _BUS_LIMIT_SECONDS = 1.0
 
 async def call(given: argparse.Namespace) -> int:
     """Carry out ``broker call``; gives the exit status."""
-    files = find_manifests(given.path)
-    if len(files) != 1:
-        raise UsageError(f"{given.path} holds {len(files)} extensions; name one")
-    manifest = load_manifest(files[0])
+    server, tool, arguments = _words(given)
+    source, warnings = load_one(given.path, server)
     view = _AnswerView(as_json=given.json)
-    for warning in directory_warnings(manifest):
-        view.show(records.diagnostic(manifest.name, str(warning)))
-    working = asyncio.ensure_future(_call(given, manifest.name, manifest, view))
+    for name, warning in warnings:
+        view.show(records.diagnostic(name, warning))
+    working = asyncio.ensure_future(_call(given, source, tool, arguments, view))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, working.cancel)
@@ -45,7 +45,20 @@ async def call(given: argparse.Namespace) -> int:
         return FAILURE
 
 
-async def _call(given: argparse.Namespace, name: str, manifest: Any, view: _AnswerView) -> int:
+def _words(given: argparse.Namespace) -> tuple[str | None, str, Any]:
+    """The server (of a configuration alone), the tool, and the arguments."""
+    named = is_server_config(given.path)
+    if len(given.words) != (3 if named else 2):
+        expected = "SERVER TOOL JSON" if named else "TOOL JSON"
+        raise UsageError(f"expected {expected} after {given.path}, got {len(given.words)} words")
+    try:
+        arguments = json_argument(given.words[-1])
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(f"argument JSON: {error}") from None
+    return given.words[0] if named else None, given.words[-2], arguments
+
+
+async def _call(given: argparse.Namespace, source: Source, tool: str, arguments: Any, view: _AnswerView) -> int:
     async with AsyncHost(settings=HostSettings(restart=False)) as host:
         session = await host.open_session(given.workspace)
         activity = Activity(_BUS_QUIET_SECONDS)
@@ -58,17 +71,16 @@ async def _call(given: argparse.Namespace, name: str, manifest: Any, view: _Answ
         session.add_observer(observe)
         session.bus.add_trace(lambda _: activity.note())
         try:
-            extension = await session.start(manifest)
+            await start(session, source)
         except SetupError:
             raise
         except BrokerError as error:
-            view.show(records.from_error(name, given.tool, error))
+            view.show(records.from_error(source.name, tool, error))
             return FAILURE
-        generation = extension.generation
-        if generation is not None and generation.peer is not None:
+        if session.bus.statistics().peers:
             # An extension that uses the bus declares and subscribes first; its tools usually tell of that.
             await activity.settle(_BUS_LIMIT_SECONDS)
-        succeeded = await call_once(session, view, name, given.tool, given.arguments, given.timeout)
+        succeeded = await call_once(session, view, source.name, tool, arguments, given.timeout)
         await session.aclose()
         return OK if succeeded else FAILURE
 

@@ -1,4 +1,4 @@
-"""``broker check``: every fault of every manifest, with its key path."""
+"""``broker check``: every fault of every manifest and server configuration, with its key path."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from broker.adapters.discovery import directory_warnings, find_manifests, load_manifest
+from broker.adapters.discovery import (
+    directory_warnings,
+    find_manifests,
+    is_server_config,
+    load_manifest,
+    load_servers,
+)
 from broker.cli.exit_codes import OK, SETUP
 from broker.errors import SetupError
 from broker.host import SUPPORTED_API_VERSIONS
@@ -14,9 +20,13 @@ from broker.wire.quoting import escape
 
 
 def check(paths: Sequence[Path]) -> int:
-    """Check all manifests under ``paths``; one line for each fault, warning or sound manifest."""
+    """Check all manifests and configurations under ``paths``; one line for each fault, warning or sound entry."""
     status = OK
     for path in paths:
+        if is_server_config(path):
+            if not _check_servers(path):
+                status = SETUP
+            continue
         try:
             files = find_manifests(path)
         except SetupError as error:
@@ -27,6 +37,24 @@ def check(paths: Sequence[Path]) -> int:
             if not _check_file(file):
                 status = SETUP
     return status
+
+
+def _check_servers(path: Path) -> bool:
+    shown = escape(str(path))
+    try:
+        found = load_servers(path)
+    except SetupError as error:
+        for fault in error.faults or (error,):
+            print(f"{shown}: {escape(str(fault))}", file=sys.stderr)
+        return False
+    for warning in found.warnings:
+        print(f"warning: {shown}: {escape(warning)}", file=sys.stderr)
+    for name, reason in found.refused.items():
+        print(f"{shown}: server {escape(name)}: {escape(reason)}", file=sys.stderr)
+    for server in found.servers:
+        state = "" if server.enabled else ", not enabled"
+        print(f"{shown}: ok: server {server.name}: {escape(server.command)}{state}")
+    return not found.refused
 
 
 def _check_file(file: Path) -> bool:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from broker.cli import call, check, run
-from broker.cli.arguments import json_argument, seconds
+from broker.cli.arguments import seconds
 from broker.cli.exit_codes import FAILURE, SETUP, USAGE
 from broker.errors import BrokerError, SetupError, UsageError
 from broker.wire.quoting import escape
 
 _EXIT_CODES = "exit status: 0 ok, 1 a tool or an extension failed, 2 wrong usage, 3 a manifest or the set-up is wrong"
-_PATHS = "an extension.toml, its directory, or a folder of such directories"
+_PATHS = "an extension.toml, its directory, a folder of such directories, or a *.json with mcp_servers"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -92,13 +92,20 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.set_defaults(action=lambda given: asyncio.run(run.run(given)))
 
-    command = _add(commands, "call", "start one extension, call one tool, print its answer")
-    command.add_argument("path", metavar="PATH", type=Path, help="an extension.toml or its directory")
-    command.add_argument("tool", metavar="TOOL")
-    command.add_argument("arguments", metavar="JSON", type=json_argument, help="the tool's arguments")
+    command = _add(commands, "call", "start one extension or MCP server, call one tool, print its answer")
+    command.add_argument(
+        "path", metavar="PATH", type=Path, help="an extension.toml, its directory, or a *.json with mcp_servers"
+    )
+    command.add_argument(
+        "words",
+        metavar="[SERVER] TOOL JSON",
+        nargs="+",
+        help="the tool and its arguments; for a *.json the server's name first",
+    )
     _add_workspace(command)
     command.add_argument("--timeout", metavar="S", type=seconds, help="seconds the call may take (default 30)")
     command.add_argument("--json", action="store_true", help="write the answer as one JSON object")
+    command.usage = "%(prog)s [-h] [--workspace DIR] [--timeout S] [--json] PATH [SERVER] TOOL JSON"
     command.set_defaults(action=lambda given: asyncio.run(call.call(given)))
 
     command = _add(commands, "check", "check manifests and list every fault with its key path")

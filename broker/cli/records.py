@@ -13,6 +13,7 @@ from broker.host import Diagnostic, Exited, Health, HealthChanged, Notice, Start
 from broker.wire.jsonrpc import ABSENT
 from broker.wire.octet.models import ToolCallResult
 from broker.wire.octet.schema import encode
+from broker.wire.odek.result import ToolOutput
 
 _UNWELL = (Health.CRASHED, Health.BACKOFF, Health.PARKED, Health.DEGRADED)
 
@@ -80,6 +81,19 @@ def from_result(extension: str, tool: str, result: ToolCallResult) -> dict[str, 
         "tool": tool,
         "ok": not result.is_error,
         **{key: value for key, value in encode(result).items() if key != "is_error"},
+    }
+
+
+def from_output(server: str, tool: str, output: ToolOutput) -> dict[str, Any]:
+    """The record of an MCP call that was answered."""
+    return {
+        "kind": "call",
+        "extension": server,
+        "tool": tool,
+        "ok": not output.is_error,
+        "content": [{"type": "text", "text": output.text}],
+        "artifacts": [ref.id for ref in output.artifacts],
+        "truncated": output.truncated,
     }
 
 

@@ -6,20 +6,18 @@ import argparse
 import asyncio
 import os
 import signal
-from pathlib import Path
 from typing import Any
 
 from broker.adapters.aio import AsyncHost, AsyncSession
-from broker.adapters.discovery import directory_warnings, find_manifests, load_manifest
 from broker.bus import trace
 from broker.cli import records
 from broker.cli.arguments import json_argument
 from broker.cli.exit_codes import FAILURE, OK, SETUP
 from broker.cli.settling import Activity
+from broker.cli.sources import Source, load_all, start
 from broker.cli.views import StoppingView, View, make_view
 from broker.errors import BrokerError, SetupError, UsageError
-from broker.host import SUPPORTED_API_VERSIONS, Health, unsupported_version
-from broker.wire.octet.manifest import Manifest
+from broker.host import Health
 
 _REFRESH_SECONDS = 0.25
 
@@ -27,8 +25,8 @@ _REFRESH_SECONDS = 0.25
 async def run(given: argparse.Namespace) -> int:
     """Carry out ``broker run``; gives the exit status."""
     calls = [(extension, tool, _arguments(text)) for extension, tool, text in given.calls]
-    manifests = load_all(given.paths)
-    unknown = sorted({extension for extension, _, _ in calls} - {manifest.name for manifest in manifests})
+    sources, warnings = load_all(given.paths)
+    unknown = sorted({extension for extension, _, _ in calls} - {source.name for source in sources})
     if unknown:
         raise UsageError(f"--call names {unknown[0]!r}, which is not among the extensions")
     stop = asyncio.Event()
@@ -43,21 +41,19 @@ async def run(given: argparse.Namespace) -> int:
             session = await host.open_session(given.workspace)
             activity = Activity()
             _connect(session, view, activity)
-            for manifest in manifests:
-                for warning in directory_warnings(manifest):
-                    view.show(records.diagnostic(manifest.name, str(warning)))
-            await _until(stop, _serve(session, view, activity, manifests, calls, given.duration, failures, unstartable))
-            failures += [
-                extension.name
-                for extension in session.session.extensions.values()
-                if extension.health in (Health.CRASHED, Health.PARKED, Health.BACKOFF)
-            ]
+            for name, warning in warnings:
+                view.show(records.diagnostic(name, warning))
+            await _until(stop, _serve(session, view, activity, sources, calls, given.duration, failures, unstartable))
+            health = {end.name: end.health for end in session.session.extensions.values()}
+            health.update({end.name: end.health for end in session.session.servers.values()})
+            unwell = (Health.CRASHED, Health.PARKED, Health.BACKOFF)
+            failures += [name for name, state in health.items() if state in unwell]
             await session.aclose()
     finally:
         view.close()
     if view.failure is not None:
         raise view.failure
-    if len(unstartable) == len(manifests):
+    if unstartable and len(unstartable) == len(sources):
         return SETUP
     return FAILURE if failures else OK
 
@@ -67,33 +63,6 @@ def _interrupt(stop: asyncio.Event) -> None:
         # Asked twice: no more waiting for anybody. The orphan guard kills what is left of the extensions.
         os._exit(FAILURE)
     stop.set()
-
-
-def load_all(paths: list[Path]) -> list[Manifest]:
-    """Every manifest under ``paths``; all faults of all of them in one :class:`SetupError` before anything starts."""
-    manifests: dict[str, Manifest] = {}
-    errors: list[SetupError] = []
-    for path in paths:
-        try:
-            for file in find_manifests(path):
-                try:
-                    manifest = load_manifest(file)
-                except SetupError as error:
-                    errors.append(error)
-                    continue
-                if manifest.api_version not in SUPPORTED_API_VERSIONS:
-                    errors.append(unsupported_version(manifest))
-                    continue
-                first = manifests.setdefault(manifest.name, manifest)
-                if first.path != manifest.path:
-                    errors.append(SetupError(f"{manifest.path}: {manifest.name} is also at {first.path}"))
-        except SetupError as error:
-            errors.append(error)
-    if errors:
-        details = [f"{error.path}: {fault}" for error in errors for fault in error.faults]
-        details += [str(error) for error in errors if not error.faults]
-        raise SetupError("; ".join(details)) if len(errors) > 1 else errors[0]
-    return list(manifests.values())
 
 
 def _connect(session: AsyncSession, view: View, activity: Activity) -> None:
@@ -116,7 +85,7 @@ async def _serve(
     session: AsyncSession,
     view: View,
     activity: Activity,
-    manifests: list[Manifest],
+    sources: list[Source],
     calls: list[tuple[str, str, Any]],
     duration: float | None,
     failures: list[str],
@@ -125,16 +94,16 @@ async def _serve(
     loop = asyncio.get_running_loop()
     refreshing = asyncio.create_task(_refresh(session, view))
     try:
-        results = await asyncio.gather(*(session.start(manifest) for manifest in manifests), return_exceptions=True)
-        for manifest, result in zip(manifests, results, strict=True):
+        results = await asyncio.gather(*(start(session, source) for source in sources), return_exceptions=True)
+        for source, result in zip(sources, results, strict=True):
             if isinstance(result, BrokerError):
-                failures.append(manifest.name)
+                failures.append(source.name)
                 if isinstance(result, SetupError):
-                    unstartable.append(manifest.name)
-                view.show(records.diagnostic(manifest.name, f"start failed: {result}"))
+                    unstartable.append(source.name)
+                view.show(records.diagnostic(source.name, f"start failed: {result}"))
             elif isinstance(result, BaseException):
                 raise result
-        if len(failures) == len(manifests):
+        if len(failures) == len(sources):
             return
         end = None if duration is None else loop.time() + duration
         if calls:
@@ -156,12 +125,17 @@ async def call_once(
 ) -> bool:
     """Call a tool and show the answer; whether it succeeded."""
     try:
-        result = await session.call(extension, tool, arguments, timeout=timeout)
+        if extension in session.session.servers:
+            output = await session.call_server(extension, tool, arguments, timeout=timeout)
+            record = records.from_output(extension, tool, output)
+        else:
+            record = records.from_result(
+                extension, tool, await session.call(extension, tool, arguments, timeout=timeout)
+            )
     except BrokerError as error:
-        view.show(records.from_error(extension, tool, error))
-        return False
-    view.show(records.from_result(extension, tool, result))
-    return not result.is_error
+        record = records.from_error(extension, tool, error)
+    view.show(record)
+    return bool(record["ok"])
 
 
 async def _refresh(session: AsyncSession, view: View) -> None:

@@ -1,10 +1,14 @@
 """Host and session: joins the bus with the wire; principals, generations, ids. Sans-IO: a driver does the IO."""
 
+from broker.host.approval import Approve
+from broker.host.artifacts import ArtifactFiles, ArtifactRegistry, ArtifactWindow
 from broker.host.driver import Driver, Process
 from broker.host.extension import Call, Extension
 from broker.host.generation import Generation
 from broker.host.host import Host
 from broker.host.link import ProcessLink
+from broker.host.mcp_bridge import McpBridge
+from broker.host.mcp_server import McpCall, McpServer
 from broker.host.notices import Diagnostic, Exited, Health, HealthChanged, Notice, Started
 from broker.host.outcome import Outcome
 from broker.host.session import SUPPORTED_API_VERSIONS, Session, unsupported_version
@@ -12,6 +16,10 @@ from broker.host.settings import HostSettings
 
 __all__ = [
     "SUPPORTED_API_VERSIONS",
+    "Approve",
+    "ArtifactFiles",
+    "ArtifactRegistry",
+    "ArtifactWindow",
     "Call",
     "Diagnostic",
     "Driver",
@@ -22,6 +30,9 @@ __all__ = [
     "HealthChanged",
     "Host",
     "HostSettings",
+    "McpBridge",
+    "McpCall",
+    "McpServer",
     "Notice",
     "Outcome",
     "Process",

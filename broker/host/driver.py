@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from broker.host.artifacts import ArtifactFiles
 from broker.host.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ class Driver(Protocol):
 
     def offload(self, work: Callable[[], T]) -> Outcome[T]:
         """Do ``work`` where it may block, away from the session's thread; settles in the session's thread."""
+        ...
+
+    def artifact_files(self, roots: Sequence[str]) -> ArtifactFiles:
+        """The artifacts below ``roots``, directories as configured."""
         ...
 
     def schedule(self, session: Session) -> None:

@@ -97,7 +97,7 @@ class Generation(ProcessLink):
             if self.stage is not Stage.DRAINING:
                 self.fail(ExitedError(f"{self._shown}: stopped before it was ready", extension=self.name))
             return
-        self.stage = Stage.DRAINING
+        self._enter(Stage.DRAINING)
         self.cancel_calls("shutdown")
         self.connection.drain()
         self._leave_bus()
@@ -220,7 +220,7 @@ class Generation(ProcessLink):
             except BrokerError as error:
                 self.fail(error)
                 return
-        self.stage = Stage.READY
+        self._enter(Stage.READY)
         self.extension.generation_ready(self)
 
     def _serve(self, event: RequestReceived) -> None:

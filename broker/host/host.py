@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from broker.clock import Clock, SystemClock
 from broker.errors import UsageError
+from broker.host.approval import Approve, refuse_all
 from broker.host.driver import Driver
 from broker.host.outcome import Outcome
 from broker.host.session import Session
@@ -15,8 +16,16 @@ class Host:
     :class:`broker.adapters.blocking.BlockingHost` bring one along and are what most programs use.
     """
 
-    def __init__(self, driver: Driver, *, settings: HostSettings | None = None, clock: Clock | None = None) -> None:
-        self.driver = driver
+    def __init__(
+        self,
+        driver: Driver,
+        *,
+        settings: HostSettings | None = None,
+        clock: Clock | None = None,
+        approve: Approve = refuse_all,
+    ) -> None:
+        self.driver: Driver = driver
+        self.approve: Approve = approve
         self.settings: HostSettings = settings or HostSettings()
         self.clock: Clock = clock or SystemClock()
         self._sessions: dict[str, Session] = {}

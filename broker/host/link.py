@@ -184,6 +184,9 @@ class ProcessLink(ABC):
     def _shown(self) -> str:
         return f"{self.name} (generation {self.number})"
 
+    def _enter(self, stage: Stage) -> None:
+        self.stage = stage
+
     def _closed_but_alive(self, which: str) -> None:
         error = ExitedError(
             f"{self._shown}: closed its {which} but did not exit{self._stderr_note()}",

@@ -13,14 +13,19 @@ from typing import TYPE_CHECKING, Any, Final
 from broker.bus import Bus, Peer
 from broker.clock import Clock
 from broker.errors import InvalidParamsError, SetupError, UsageError
+from broker.host.approval import Approve
+from broker.host.artifacts import ArtifactRegistry, ArtifactWindow
 from broker.host.driver import Driver
 from broker.host.extension import Call, Extension
-from broker.host.link import ProcessLink
+from broker.host.link import ProcessLink, Stage
+from broker.host.mcp_server import McpCall, McpServer
 from broker.host.notices import Diagnostic, Notice
 from broker.host.outcome import Outcome
 from broker.host.settings import HostSettings
-from broker.limits import MAX_DIAGNOSTICS
+from broker.limits import ARTIFACT_READ_DEFAULT_BYTES, MAX_DIAGNOSTICS
+from broker.wire.mcp.names import QualifiedNames
 from broker.wire.octet.manifest_model import Manifest, Source
+from broker.wire.odek.config import ServerConfig
 
 if TYPE_CHECKING:
     from broker.host.host import Host
@@ -62,7 +67,12 @@ class Session:
         self.diagnostics: deque[Diagnostic] = deque(maxlen=MAX_DIAGNOSTICS)
         self.diagnostics_dropped: int = 0
         self._host = host
+        self.names: QualifiedNames = QualifiedNames()
+        self.artifacts: ArtifactRegistry = ArtifactRegistry()
+        self.approve: Approve = host.approve
         self._extensions: dict[str, Extension] = {}
+        self._servers: dict[str, McpServer] = {}
+        self._server_failures: dict[str, tuple[int, int]] = {}
         self._observers: tuple[Observer, ...] = ()
         self._closing: Outcome[None] | None = None
         self._random = random.Random()  # noqa: S311 - spreads restarts, protects nothing
@@ -72,6 +82,11 @@ class Session:
     def extensions(self) -> Mapping[str, Extension]:
         """The session's extensions by name."""
         return MappingProxyType(self._extensions)
+
+    @property
+    def servers(self) -> Mapping[str, McpServer]:
+        """The session's MCP servers by name."""
+        return MappingProxyType(self._servers)
 
     @property
     def closed(self) -> bool:
@@ -115,6 +130,42 @@ class Session:
         except KeyError:
             raise InvalidParamsError(f"no extension {name!a:.80} in this session", extension=name) from None
 
+    def add_server(self, config: ServerConfig) -> McpServer:
+        """Add an MCP server without starting it. Raises ``invalid_params`` for a name that is taken.
+
+        A server that has ended gives its name to the next one of that name.
+        """
+        self._require_open()
+        older = self._servers.get(config.name)
+        if (older is not None and not older.ended) or config.name in self._extensions:
+            raise InvalidParamsError(f"{config.name} is in this session already", extension=config.name)
+        number = 1 if older is None else older.number + 1
+        server = McpServer(self, config, number, self.driver.artifact_files(config.artifact_roots))
+        self._servers[config.name] = server
+        return server
+
+    def server(self, name: str) -> McpServer:
+        """The MCP server called ``name``; raises ``invalid_params`` when there is none."""
+        try:
+            return self._servers[name]
+        except KeyError:
+            raise InvalidParamsError(f"no MCP server {name!a:.80} in this session", extension=name) from None
+
+    def call_qualified(
+        self, name: str, arguments: Any, *, timeout_ms: int | None = None, untrusted: bool = False
+    ) -> McpCall:
+        """Call an MCP tool by the name a model knows it by, ``<server>__<tool>``; see :meth:`McpServer.call`."""
+        found = self.names.get(name)
+        if found is None:
+            raise InvalidParamsError(f"no tool {name!a:.140} in this session", tool=name, path="tool")
+        return self.server(found[0]).call(found[1], arguments, timeout_ms=timeout_ms, untrusted=untrusted)
+
+    def read_artifact(
+        self, artifact_id: str, *, offset: int = 0, limit: int = ARTIFACT_READ_DEFAULT_BYTES
+    ) -> Outcome[ArtifactWindow]:
+        """Part of an artifact that a tool call brought, by its id and verified anew; see :class:`ArtifactRegistry`."""
+        return self.driver.offload(lambda: self.artifacts.read(artifact_id, offset=offset, limit=limit))
+
     def call(self, extension: str, tool: str, arguments: Any, *, timeout_ms: int | None = None) -> Call:
         """Call a tool of an extension; see :meth:`Extension.call`."""
         return self.extension(extension).call(tool, arguments, timeout_ms=timeout_ms)
@@ -125,6 +176,7 @@ class Session:
             return self._closing
         closing = self._closing = Outcome()
         waiting = [extension.stop(outcome=outcome) for extension in self._extensions.values()]
+        waiting += [server.stop() for server in self._servers.values()]
 
         def check(_: object = None) -> None:
             if all(stop.done for stop in waiting) and not closing.done:
@@ -152,16 +204,20 @@ class Session:
     @property
     def links(self) -> tuple[ProcessLink, ...]:
         """Everything whose process has not ended."""
-        return tuple(generation for extension in self._extensions.values() for generation in extension.generations)
+        generations = (generation for extension in self._extensions.values() for generation in extension.generations)
+        return (*generations, *(server for server in self._servers.values() if server.stage is not Stage.ENDED))
 
     def tick(self) -> None:
         """Let every deadline that has passed act."""
         for extension in list(self._extensions.values()):
             extension.tick()
+        for server in list(self._servers.values()):
+            server.tick()
 
     def next_deadline(self) -> int | None:
         """The earliest monotonic millisecond at which :meth:`tick` has something to do, or None."""
-        due = (extension.next_deadline() for extension in self._extensions.values())
+        due = [extension.next_deadline() for extension in self._extensions.values()]
+        due += [server.next_deadline() for server in self._servers.values()]
         return min((deadline for deadline in due if deadline is not None), default=None)
 
     def changed(self) -> None:
@@ -191,6 +247,24 @@ class Session:
             "reasoning": None,
             "active_skills": [],
         }
+
+    def server_failed(self, name: str) -> None:
+        """A start of this MCP server failed; the next one waits."""
+        count = self._server_failures.get(name, (0, 0))[0] + 1
+        self._server_failures[name] = (count, self.clock.monotonic_ms())
+
+    def server_started(self, name: str) -> None:
+        """A start of this MCP server succeeded; what went before is forgotten."""
+        self._server_failures.pop(name, None)
+
+    def server_delay_ms(self, name: str) -> int:
+        """How long this MCP server may not be started, because its last starts failed; doubles up to a cap."""
+        if name not in self._server_failures:
+            return 0
+        count, failed_at = self._server_failures[name]
+        settings = self.settings
+        pause = min(settings.restart_cap_ms, settings.restart_base_ms << min(count - 1, settings.max_restarts))
+        return max(0, failed_at + pause - self.clock.monotonic_ms())
 
     def random_below(self, bound: int) -> int:
         """A random integer from 0 to below ``bound``; tests replace it."""

@@ -8,9 +8,10 @@ Everything happens inside :meth:`MemoryDriver.run`, in a fixed order; nothing sl
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
+from broker.adapters.artifacts import ArtifactRoots
 from broker.errors import BrokerError, SetupError
 from broker.host import Outcome, ProcessLink, Session
 from broker.host.output import Output
@@ -104,6 +105,10 @@ class MemoryDriver:
         outcome: Outcome[T] = Outcome()
         outcome.settle_with(work)
         return outcome
+
+    def artifact_files(self, roots: Sequence[str]) -> ArtifactRoots:
+        """The artifacts below ``roots``: real files, as there is nothing gained by others."""
+        return ArtifactRoots(roots)
 
     def run(self) -> None:
         """Let everything happen that can without the clock moving."""

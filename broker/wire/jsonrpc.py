@@ -193,11 +193,12 @@ def failure(request_id: RequestId, name: str, data: Any = ABSENT) -> dict[str, A
 
 def json_type(value: Any) -> str:
     """The JSON name of a decoded value's type, for error texts."""
+    if isinstance(value, dict):
+        return "an object"
     return _JSON_TYPES.get(type(value), type(value).__name__)
 
 
 _JSON_TYPES: Final[Mapping[type, str]] = {
-    dict: "an object",
     list: "an array",
     str: "a string",
     bool: "a boolean",

@@ -62,8 +62,8 @@ class Outbound:
         self._connection = connection
         self._cancel_grace_ms = cancel_grace_ms
         self._held_cancels: deque[HostRequest] = deque()
-        self.outbox = Outbox(bound)
-        self.requests = RequestTable()
+        self.outbox: Outbox = Outbox(bound)
+        self.requests: RequestTable = RequestTable()
 
     # -- requests ------------------------------------------------------------------------------------------------------
 

@@ -40,7 +40,7 @@ class Outbox:
     __slots__ = ("_capacity", "_frames", "bound")
 
     def __init__(self, bound: int, *, capacity: int = MAX_WRITER_FRAMES) -> None:
-        self.bound = bound
+        self.bound: int = bound
         self._capacity = capacity
         self._frames: deque[OutFrame] = deque()
 

@@ -137,8 +137,8 @@ class RequestTable:
     __slots__ = ("_bypassing", "_next_id", "_open", "_slots_used", "_tombstones", "_waiting", "slots", "timers")
 
     def __init__(self, slots: int = 1) -> None:
-        self.slots = slots
-        self.timers = Timers()
+        self.slots: int = slots
+        self.timers: Timers = Timers()
         self._bypassing: deque[HostRequest] = deque()
         self._waiting: deque[HostRequest] = deque()
         self._open: dict[int, HostRequest] = {}

@@ -84,22 +84,29 @@ def test_a_full_queue_frees_itself_when_its_events_expire(clock: ManualClock, al
 
 
 def test_only_what_is_too_old_expires(bus: Bus, clock: ManualClock, alpha: Peer, beta: Peer) -> None:
-    gamma = bus.attach("gamma")
-    for _ in range(32):
-        alpha.publish(STATUS, GREEN)
-    clock.advance_ms(20_000)
-    gamma.subscribe(STATUS)
-    for _ in range(32):
-        alpha.publish(STATUS, GREEN)
-    clock.advance_ms(10_001)
+    gamma, late = bus.attach("gamma"), bus.attach("late")
+
+    def counts() -> list[tuple[int, int]]:
+        rows = [peer.statistics() for peer in (beta, gamma, late)]
+        return [(row.expired, row.queued_messages) for row in rows]
+
+    for joins, pause in ((None, 20_000), (gamma, 5_000), (late, 5_001)):
+        if joins is not None:
+            joins.subscribe(STATUS)
+        for _ in range(20):
+            alpha.publish(STATUS, GREEN)
+        clock.advance_ms(pause)
+    assert counts() == [(0, 60), (0, 40), (0, 20)]
+    # Nobody takes anything: the publications alone find what became too old since the last one looked.
     alpha.publish(STATUS, GREEN)
-    assert (beta.statistics().expired, beta.statistics().queued_messages) == (32, 33)
-    assert (gamma.statistics().expired, gamma.statistics().queued_messages) == (0, 33)
+    assert counts() == [(20, 41), (0, 41), (0, 21)]
     clock.advance_ms(20_000)
     alpha.publish(STATUS, GREEN)
-    assert [sequence(beta.take()) for _ in range(2)] == [65, 66]
-    assert [sequence(gamma.take()) for _ in range(2)] == [65, 66]
-    assert (beta.statistics().expired, gamma.statistics().expired) == (64, 32)
+    assert counts() == [(40, 22), (20, 22), (0, 22)]
+    clock.advance_ms(5_000)
+    alpha.publish(STATUS, GREEN)
+    assert counts() == [(60, 3), (40, 3), (20, 3)]
+    assert [sequence(late.take()) for _ in range(3)] == [61, 62, 63]
 
 
 @pytest.mark.spec("octet.bus.age-exact")
@@ -266,6 +273,14 @@ def test_a_held_notice_is_valid_until_the_next_binding(bus: Bus, clock: ManualCl
     beta.unsubscribe(STATUS)
     assert held.valid
     bus.reset()
+    assert not held.valid
+
+
+def test_a_held_notice_is_invalid_once_its_peer_is_closed(alpha: Peer, beta: Peer) -> None:
+    alpha.detach()
+    held = hold(beta)
+    assert held.valid
+    beta.detach()
     assert not held.valid
 
 

@@ -280,6 +280,18 @@ def test_a_keyboard_interrupt_is_raised_again_after_the_others(
     assert log[2:] == [("beta", "b"), ("gamma", "b")]
 
 
+def test_a_keyboard_interrupt_ends_the_call_after_its_round(bus: Bus, alpha: Peer, beta: Peer) -> None:
+    def stop(message: Message) -> None:
+        say(alpha, "again")
+        raise KeyboardInterrupt
+
+    beta.deliver_to(stop)
+    say(alpha, "first")
+    with pytest.raises(KeyboardInterrupt):
+        bus.deliver()
+    assert (beta.statistics().taken, beta.statistics().queued_messages) == (1, 1)
+
+
 def test_a_failing_report_stops_nothing(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     def report(failure: HandlerFailure) -> None:
         raise RuntimeError("the report failed")

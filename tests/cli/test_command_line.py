@@ -148,7 +148,7 @@ def test_a_timeout_is_1(broker: Broker, rogue: Any) -> None:
         (["call", "PATH", "work", "9" * 5_000], "not usable as JSON arguments"),
         (["call", "--timeout", "0", "PATH", "work", "{}"], "expected seconds above 0"),
         (["call", "--timeout", "nan", "PATH", "work", "{}"], "expected seconds above 0"),
-        (["call", "PATH", "work"], "required"),
+        (["call", "PATH", "work"], "expected TOOL JSON"),
         (["run"], "required"),
         (["run", "--for", "soon", "PATH"], "expected seconds above 0"),
         (["run", "--call", "rogue", "work", "{", "PATH"], "--call"),

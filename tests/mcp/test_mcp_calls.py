@@ -91,7 +91,7 @@ def test_no_call_before_ready(new_mcp: NewMcp) -> None:
 
 
 def test_a_request_over_its_bound_is_refused(mcp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.wire.mcp.peer.MAX_REQUEST_BYTES", 120)
+    monkeypatch.setattr(mcp.peer.outbound.outbox, "bound", 120)
     frame = len(json.dumps({"id": 3, "jsonrpc": "2.0", "method": "tools/call", "params": {}}, separators=(",", ":")))
     rest = len('"name":"echo","arguments":""')
     mcp.peer.call("echo", "x" * (120 - frame - rest))

@@ -8,11 +8,12 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from broker.adapters.aio.pump import ProcessPump
+from broker.adapters.artifacts import ArtifactRoots
 from broker.adapters.guard import OrphanGuard
 from broker.adapters.launch import launch
 from broker.adapters.process import Child
@@ -79,6 +80,10 @@ class AsyncioDriver:
         outcome: Outcome[T] = Outcome()
         self._loop.run_in_executor(None, work).add_done_callback(lambda done: outcome.settle_with(done.result))
         return outcome
+
+    def artifact_files(self, roots: Sequence[str]) -> ArtifactRoots:
+        """The artifacts below ``roots``; relative ones are meant from the working directory of now."""
+        return ArtifactRoots(roots)
 
     def _look(self, session: Session) -> None:
         with self._pending_lock:

@@ -5,24 +5,34 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from broker.adapters.aio.driver import AsyncioDriver
 from broker.adapters.discovery import find_manifests, load_manifest
 from broker.bus import Bus, Peer
 from broker.clock import Clock
 from broker.errors import SetupError, UsageError
-from broker.host import Extension, Host, HostSettings, Notice, Outcome, Session
+from broker.host import ArtifactWindow, Extension, Host, HostSettings, McpServer, Notice, Outcome, Session
+from broker.wire.mcp.requests import Progress
 from broker.wire.octet.manifest import Manifest
 from broker.wire.octet.models import ToolCallResult
+from broker.wire.odek.approval import ApprovalRequest
+from broker.wire.odek.config import ServerConfig
+from broker.wire.odek.result import ToolOutput
 
 T = TypeVar("T")
 
 
+Decide: TypeAlias = Callable[[ApprovalRequest], bool | Awaitable[bool]]
+
+
 class AsyncHost:
     """A host inside the running loop. Use it as an async context manager; closing is possible from any task.
+
+    ``approve(request)`` decides, at once or as an awaitable, whether a project's MCP server is started and each of its
+    tools offered; without it none is.
 
     ::
 
@@ -38,7 +48,9 @@ class AsyncHost:
         settings: HostSettings | None = None,
         clock: Clock | None = None,
         environ: Mapping[str, str] | None = None,
+        approve: Decide | None = None,
     ) -> None:
+        self._decide = approve
         self._settings = settings
         self._clock = clock
         self._environ = environ
@@ -62,10 +74,23 @@ class AsyncHost:
         finally:
             await self._driver.aclose()
 
+    def _approve(self, request: ApprovalRequest) -> Outcome[bool]:
+        outcome: Outcome[bool] = Outcome()
+        if self._decide is None:
+            outcome.succeed(False)
+            return outcome
+        decision = self._decide(request)
+        if isinstance(decision, bool):
+            outcome.succeed(decision)
+        else:
+            task = asyncio.ensure_future(decision)
+            task.add_done_callback(lambda done: outcome.settle_with(done.result))
+        return outcome
+
     def _started(self) -> tuple[Host, AsyncioDriver]:
         if self._host is None or self._driver is None:
             self._driver = AsyncioDriver(environ=self._environ)
-            self._host = Host(self._driver, settings=self._settings, clock=self._clock)
+            self._host = Host(self._driver, settings=self._settings, clock=self._clock, approve=self._approve)
         self._driver.check_usable()
         return self._host, self._driver
 
@@ -141,6 +166,60 @@ class AsyncSession:
         except asyncio.CancelledError:
             call.cancel("user")
             raise
+
+    async def start_server(self, config: ServerConfig) -> McpServer:
+        """Start an MCP server and wait until its tools are listed and approved.
+
+        Raises :class:`~broker.errors.SetupError` (no such program, not approved),
+        :class:`~broker.errors.NegotiationError`, :class:`~broker.errors.CatalogueError`,
+        :class:`~broker.errors.ExitedError` or :class:`~broker.errors.TimedOutError`. A start that fails or is cancelled
+        leaves no process; the next start of that name waits out a growing delay.
+        """
+        self._driver.check_usable()
+        server = self.session.add_server(config)
+        try:
+            return await wait(server.start())
+        except BaseException:
+            await asyncio.shield(wait(server.stop()))
+            raise
+
+    async def call_server(
+        self,
+        server: str,
+        tool: str,
+        arguments: Any = None,
+        *,
+        timeout: float | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+        untrusted: bool = False,
+    ) -> ToolOutput:
+        """Call a tool of an MCP server by its raw name; ``arguments`` defaults to ``{}``, ``timeout`` is in seconds.
+
+        Cancelling the awaiting task cancels the call. Errors: see :meth:`broker.host.McpServer.call`.
+        """
+        self._driver.check_usable()
+        call = self.session.server(server).call(
+            tool,
+            {} if arguments is None else arguments,
+            timeout_ms=None if timeout is None else max(1, round(timeout * 1000)),
+            on_progress=on_progress,
+            untrusted=untrusted,
+        )
+        try:
+            return await wait(call)
+        except asyncio.CancelledError:
+            call.cancel("user")
+            raise
+
+    async def stop_server(self, server: str) -> None:
+        """Stop one MCP server in order."""
+        await wait(self.session.server(server).stop())
+
+    async def read_artifact(self, artifact_id: str, *, offset: int = 0, limit: int | None = None) -> ArtifactWindow:
+        """Part of an artifact that a call brought, by its id and verified anew."""
+        if limit is None:
+            return await wait(self.session.read_artifact(artifact_id, offset=offset))
+        return await wait(self.session.read_artifact(artifact_id, offset=offset, limit=limit))
 
     async def reload(self, extension: str, manifest: Manifest | None = None) -> Extension:
         """Replace an extension's process by a new generation; see :meth:`broker.host.Extension.reload`."""

@@ -46,7 +46,7 @@ class Junk:
 
 def decode_line(line: bytes) -> Any:
     """The JSON value of ``line``, which has no LF and no white space around it, or :class:`Junk`."""
-    if line.count(b"[") + line.count(b"{") > MAX_MESSAGE_DEPTH and _is_deep(line):
+    if line.count(b"[") + line.count(b"{") > MAX_MESSAGE_DEPTH and is_deep(line):
         return Junk(f"more than {MAX_MESSAGE_DEPTH} nested containers", _meant_for(line))
     try:
         value = orjson.loads(line)
@@ -60,7 +60,7 @@ def decode_line(line: bytes) -> Any:
     return value
 
 
-def _is_deep(line: bytes) -> bool:
+def is_deep(line: bytes) -> bool:
     """Whether containers are nested deeper than allowed. Brackets that do not match count as deep, or fail to parse."""
     brackets = _STRING.sub(b"", line).translate(_SQUARE, _ALL_BUT_BRACKETS)
     too_deep = b"[" * (MAX_MESSAGE_DEPTH + 1)

@@ -46,9 +46,9 @@ class Inbound:
         self._peer = peer
         self._started = False
         self._answers: list[bytes] = []
-        self.junk_lines = 0
-        self.junk_bytes = 0
-        self.ignored_answers = 0
+        self.junk_lines: int = 0
+        self.junk_bytes: int = 0
+        self.ignored_answers: int = 0
 
     def receive(self, line: bytes) -> None:
         """Handle one line without its LF."""

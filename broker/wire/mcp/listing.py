@@ -36,7 +36,7 @@ class Listing:
         self._done = done
         self._started_ms: int | None = None
         self._wanted = False
-        self.running = False
+        self.running: bool = False
 
     def want(self) -> None:
         """A listing is needed; :meth:`tick` starts it."""

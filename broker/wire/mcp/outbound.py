@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from broker.errors import BrokerError, TimedOutError
+from broker.errors import BrokerError, ResourceExhaustedError, TimedOutError
+from broker.limits import MAX_OPEN_CALLS
 from broker.wire.mcp.requests import HostRequest, McpRequest, encode
 from broker.wire.outbound import Outbound, Owner
 from broker.wire.quoting import escape
@@ -22,6 +23,23 @@ class McpOutbound(Outbound):
     def __init__(self, connection: Owner, *, bound: int) -> None:
         super().__init__(connection, bound=bound, cancel_grace_ms=None)
         self._tokens: dict[int, McpRequest] = {}
+
+    def check_room(self, request: McpRequest) -> None:
+        """Raise :class:`~broker.errors.ResourceExhaustedError` if ``request`` is too long, or one too many."""
+        for limit, observed, maximum in (
+            ("MAX_REQUEST_BYTES", request.size(self.requests.next_id), self.outbox.bound),
+            ("MAX_OPEN_CALLS", self.requests.open_count + 1, MAX_OPEN_CALLS),
+        ):
+            if observed > maximum:
+                error = ResourceExhaustedError(
+                    f"{self._connection.extension}: {shown(request)} cannot be called "
+                    f"({limit}: observed {observed}, maximum {maximum})",
+                    limit=limit,
+                    observed=observed,
+                    maximum=maximum,
+                )
+                self.attribute(request, error)
+                raise error
 
     def expect_progress(self, request: McpRequest, token: int) -> None:
         """Remember which request the progress under ``token`` is about, until it settles."""

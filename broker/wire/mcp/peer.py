@@ -20,8 +20,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from attrs import frozen
-
 from broker.clock import Clock
 from broker.errors import (
     BrokerError,
@@ -30,11 +28,10 @@ from broker.errors import (
     ExitedError,
     NegotiationError,
     ProtocolError,
-    ResourceExhaustedError,
     TimedOutError,
     UsageError,
 )
-from broker.limits import MAX_OPEN_CALLS, MAX_REQUEST_BYTES
+from broker.limits import MAX_REQUEST_BYTES
 from broker.wire.framing import LineFramer
 from broker.wire.mcp.catalogue import Catalogue
 from broker.wire.mcp.events import CatalogueChanged, Closed, Diagnostic, McpEvent, Ready
@@ -44,21 +41,11 @@ from broker.wire.mcp.listing import Listing
 from broker.wire.mcp.outbound import McpOutbound
 from broker.wire.mcp.requests import HostRequest, McpRequest, Progress, encode
 from broker.wire.mcp.settings import McpSettings, Phase
+from broker.wire.mcp.statistics import McpStatistics
 from broker.wire.outbox import OutFrame
 from broker.wire.quoting import escape, quote
 
 __all__ = ["McpPeer", "McpRequest", "McpSettings", "McpStatistics", "OutFrame", "Phase", "Progress"]
-
-
-@frozen
-class McpStatistics:
-    """What happened on a connection: lines that were no message, and answers that no open request was waiting for."""
-
-    junk_lines: int
-    junk_bytes: int
-    ignored_answers: int
-    open_requests: int
-    queued_frames: int
 
 
 class McpPeer:
@@ -72,7 +59,7 @@ class McpPeer:
         self._failure: BrokerError | None = None
         self._framer = LineFramer(settings.max_response_bytes)
         self._inbound = Inbound(self)
-        self.outbound = McpOutbound(self, bound=MAX_REQUEST_BYTES)
+        self.outbound: McpOutbound = McpOutbound(self, bound=MAX_REQUEST_BYTES)
         self._listing = Listing(server, self._ask_page, self._on_listed)
         self._initialize: McpRequest | None = None
         self._handshake: Handshake | None = None
@@ -189,7 +176,7 @@ class McpPeer:
             token = self._next_token
             params["_meta"] = {"progressToken": token}
         request = self._request("tools/call", encode("tools/call", params, tool=tool), limit_ms, tool=tool)
-        self._check_room(request)
+        self.outbound.check_room(request)
         request.on_settled = on_settled
         request.on_progress = on_progress
         request.progress_extends = progress_extends
@@ -232,7 +219,7 @@ class McpPeer:
             self._framer.feed(data)
 
     def receive_eof(self, error: BrokerError | None = None) -> None:
-        """Take the end of the server's output; judged when everything before it has been, then ``error`` is the reason."""
+        """Take the end of the output, judged when everything before it has been; ``error`` is then the reason."""
         self._eof = True
         self._eof_error = error
 
@@ -342,24 +329,6 @@ class McpPeer:
             raise CapabilityMismatchError(
                 f"{self._server} has no tool {quote(tool)}", extension=self._server, tool=tool, method="tools/call"
             )
-
-    def _check_room(self, request: McpRequest) -> None:
-        requests = self.outbound.requests
-        for limit, observed, maximum in (
-            ("MAX_REQUEST_BYTES", request.size(requests.next_id), MAX_REQUEST_BYTES),
-            ("MAX_OPEN_CALLS", requests.open_count + 1, MAX_OPEN_CALLS),
-        ):
-            if observed > maximum:
-                raise ResourceExhaustedError(
-                    f"{self._server}: tool {request.tool} cannot be called ({limit}: observed {observed}, "
-                    f"maximum {maximum})",
-                    extension=self._server,
-                    tool=request.tool,
-                    method=request.method,
-                    limit=limit,
-                    observed=observed,
-                    maximum=maximum,
-                )
 
     def _greet(self, handshake: Handshake) -> None:
         """Say that the handshake is over, and ask for the tools of a server that has any."""

@@ -63,7 +63,7 @@ class Connection:
         bound = self._settings.limits.max_frame_bytes
         self._framer = LineFramer(bound)
         self._inbound = Inbound(self)
-        self.outbound = OctetOutbound(self, bound=bound, cancel_grace_ms=self._settings.cancel_grace_ms)
+        self.outbound: OctetOutbound = OctetOutbound(self, bound=bound, cancel_grace_ms=self._settings.cancel_grace_ms)
         self._initialize: HostRequest | None = None
         self._events: deque[ConnectionEvent] = deque()
         self._eof = self._ended = False

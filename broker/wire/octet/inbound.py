@@ -49,7 +49,7 @@ class Inbound:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._dropped = 0
-        self.table = IncomingTable()
+        self.table: IncomingTable = IncomingTable()
 
     def receive(self, line: bytes) -> None:
         """Handle one line without its LF."""

@@ -1,4 +1,4 @@
-"""What is the octet wire's own in the writing half of a connection: cancel notices, and refusals from the error table."""
+"""What the octet wire adds to the writing half of a connection: cancel notices, and refusals from the error table."""
 
 from __future__ import annotations
 

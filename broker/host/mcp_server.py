@@ -1,0 +1,380 @@
+"""One MCP server of a session: its process, its approved tools, and what a call of one of them comes to.
+
+A server is started once. It is not restarted: a call that was lost is never repeated behind the caller's back, and what
+a new process would offer has to be approved anew. Starting a server again whose last start failed waits out a growing
+delay. Source: odek contract; odek notes, sections 1.4, 2.7, 2.8 and 4; design, "Decisions on odek-extension/v1".
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve
+
+from broker.errors import (
+    BrokerError,
+    CancelledError,
+    CapabilityMismatchError,
+    ExitedError,
+    McpError,
+    SetupError,
+    UsageError,
+)
+from broker.host.artifacts import ArtifactFiles
+from broker.host.link import ProcessLink, Stage
+from broker.host.notices import Exited, Health, HealthChanged, Started
+from broker.host.outcome import Outcome
+from broker.host.output import ControlOutput, Output
+from broker.wire.mcp.catalogue import Catalogue, ListedTool
+from broker.wire.mcp.events import CatalogueChanged, Closed, Diagnostic, NotificationReceived, Ready
+from broker.wire.mcp.peer import McpPeer, McpSettings
+from broker.wire.mcp.requests import HostRequest, Progress
+from broker.wire.odek.approval import ApprovalRequest, needs_approval, server_approval, tool_approval
+from broker.wire.odek.config import ServerConfig
+from broker.wire.odek.result import ToolOutput, read_error, read_result
+from broker.wire.odek.untrusted import wrap_untrusted
+
+if TYPE_CHECKING:
+    from broker.host.session import Session
+
+NoticeHandler = Callable[[str, Any], object]
+
+
+class McpCall(Outcome[ToolOutput]):
+    """A tool call on its way. ``cancel()`` releases the caller at once and tells the server, if it had the call."""
+
+    def __init__(self, server: McpServer, tool: str, *, untrusted: bool) -> None:
+        super().__init__()
+        self.tool: str = tool
+        self.untrusted: bool = untrusted
+        self._server = server
+        self._request: HostRequest | None = None
+
+    def cancel(self, reason: str = "user") -> None:
+        """Settle with :class:`CancelledError` unless it settled already. Idempotent."""
+        if self._request is not None and not self.done:
+            self._server.peer.cancel(self._request, reason)
+            self.fail(CancelledError(f"{self._server.name}: tool {self.tool} was cancelled", reason=reason))
+            self._server.session.changed()
+
+
+class McpServer(ProcessLink):
+    """An MCP server as the host sees it. Made by :meth:`broker.Session.add_server`; for the session's own thread."""
+
+    def __init__(self, session: Session, config: ServerConfig, number: int, files: ArtifactFiles) -> None:
+        super().__init__(session, config.name, number)
+        self.config: ServerConfig = config
+        self.peer: McpPeer = McpPeer(
+            session.clock,
+            McpSettings(timeout_ms=config.timeout_seconds * 1000, max_response_bytes=config.max_response_bytes),
+            config.name,
+        )
+        self.health: Health = Health.STOPPED
+        self._files = files
+        self._tools: dict[str, ListedTool] = {}
+        self._start: Outcome[McpServer] = Outcome()
+        self._stop: Outcome[None] | None = None
+        self._started = False
+        self._spawn_asked = False
+        self._warnings: deque[str] = deque()
+        self._calls: set[McpCall] = set()
+        self._on_notice: tuple[NoticeHandler, ...] = ()
+
+    # -- what a host does ----------------------------------------------------------------------------------------------
+
+    @property
+    def tools(self) -> tuple[ListedTool, ...]:
+        """The tools that may be called: listed, and approved where that is needed."""
+        return tuple(self._tools.values())
+
+    @property
+    def ended(self) -> bool:
+        """Whether no process of it runs and none will be started any more."""
+        return self.stage is Stage.ENDED or not self._started
+
+    def start(self) -> Outcome[McpServer]:
+        """Ask for approval where it is needed, start the process, list the tools. Callable once."""
+        if self._started:
+            raise UsageError(f"{self.name} was started already", extension=self.name)
+        self._started = True
+        self._set_health(Health.STARTING, "waiting for approval" if self._needs_approval else "starting")
+        if self._needs_approval:
+            self._ask(server_approval(self.config, project=self.session.workspace), self._on_server_approved)
+        else:
+            self._spawn_when_allowed()
+        return self._start
+
+    def call(
+        self,
+        tool: str,
+        arguments: Any,
+        *,
+        timeout_ms: int | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+        progress_extends: bool = False,
+        untrusted: bool = False,
+    ) -> McpCall:
+        """Call a tool by its raw name; see :meth:`broker.wire.mcp.peer.McpPeer.call` for what is raised at once.
+
+        The outcome is a :class:`~broker.wire.odek.result.ToolOutput`: text within the server's ``max_result_chars``,
+        every artifact verified before any of it is shown. With ``untrusted`` its text is wrapped for a model as what
+        somebody else said, outside of that bound.
+        """
+        if tool in self.peer.catalogue and tool not in self._tools:
+            raise CapabilityMismatchError(f"{self.name}: tool {tool} is not approved", extension=self.name, tool=tool)
+        call = McpCall(self, tool, untrusted=untrusted)
+        call._request = self.peer.call(
+            tool,
+            arguments,
+            timeout_ms=timeout_ms,
+            on_settled=lambda request: self._answered(call, request),
+            on_progress=on_progress,
+            progress_extends=progress_extends,
+        )
+        self._calls.add(call)
+        call.add_callback(lambda _: self._calls.discard(call))
+        self.session.changed()
+        return call
+
+    def stop(self) -> Outcome[None]:
+        """End in order: end of input, wait, SIGTERM to the group, wait, SIGKILL; settles when gone. Idempotent."""
+        if self._stop is not None:
+            return self._stop
+        stop = self._stop = Outcome()
+        stopped = CancelledError(f"{self.name} was stopped", reason="shutdown", extension=self.name)
+        self._start.fail(stopped)
+        if self._process is None and self.stage is Stage.STARTING and not self._spawn_asked:
+            self._end(None)
+        elif self.stage is Stage.READY and self.failure is None:
+            self._enter(Stage.DRAINING)
+            self._set_health(Health.DRAINING, "stopping")
+            for call in list(self._calls):
+                call.cancel("shutdown")
+            self.peer.drain()
+            if self._process is not None:
+                self._process.close_stdin()
+            self._after(self.session.settings.server_eof_grace_ms, self._terminate)
+        elif self.stage is not Stage.ENDED:
+            self.fail(ExitedError(f"{self.name}: stopped before it was ready", extension=self.name))
+        else:
+            stop.succeed(None)
+        self.session.changed()
+        return stop
+
+    def warn(self, text: str) -> None:
+        """Tell the session's observers, once the process runs, of something amiss. Callable from any thread."""
+        self._warnings.append(text)
+
+    def add_notice_handler(self, handler: NoticeHandler) -> None:
+        """Call ``handler(method, params)`` for every notification the server sends unasked. Never trust it."""
+        self._on_notice = (*self._on_notice, handler)
+
+    # -- starting ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _needs_approval(self) -> bool:
+        return needs_approval(self.config)
+
+    def _ask(self, request: ApprovalRequest, decided: Callable[[bool], None]) -> None:
+        def settled(outcome: Outcome[bool]) -> None:
+            if self.stage is not Stage.ENDED and self.failure is None:
+                decided(outcome.error is None and outcome.result() is True)
+
+        self.session.approve(request).add_callback(settled)
+
+    def _on_server_approved(self, approved: bool) -> None:
+        if approved:
+            self._spawn_when_allowed()
+        else:
+            self.fail(
+                SetupError(f"{self.name}: not approved, not started", name="capability_mismatch", extension=self.name)
+            )
+            self._end(None)
+
+    def _spawn_when_allowed(self) -> None:
+        delay = self.session.server_delay_ms(self.name)
+        if delay > 0:
+            self._set_health(Health.BACKOFF, f"the last start failed; the next is in {delay} ms")
+            self._after(delay, self._spawn)
+        else:
+            self._spawn()
+
+    def _spawn(self) -> None:
+        self._spawn_asked = True
+        self._set_health(Health.STARTING, "starting")
+        self.session.driver.spawn(self)
+
+    def _initialize(self) -> None:
+        while self._warnings:
+            self._diagnose(self._warnings.popleft())
+        self._set_health(Health.INITIALIZING, "asked to initialize")
+        self.peer.initialize()
+
+    # -- the protocol --------------------------------------------------------------------------------------------------
+
+    def next_output(self) -> Output | None:
+        """The next line to write, if there is one."""
+        frame = self.peer.next_frame()
+        return None if frame is None else ControlOutput(frame, self.peer.frame_written)
+
+    def _receive_data(self, data: bytes) -> None:
+        self.peer.receive_data(data)
+        self._drain_events()
+
+    def _end_of_output(self, error: BrokerError) -> None:
+        # An unterminated last line may still be an answer.
+        self.peer.receive_eof(error)
+        self._drain_events()
+
+    def _settle_failed(self, error: BrokerError) -> None:
+        self.peer.fail(error)
+        self._drain_events()
+
+    def _settle_ended(self) -> None:
+        self.peer.close()
+        self._drain_events()
+
+    def _tick_protocol(self) -> None:
+        self.peer.tick()
+        self._drain_events()
+
+    def _protocol_deadline(self) -> int | None:
+        return self.peer.next_deadline()
+
+    def _drain_events(self) -> None:
+        while (event := self.peer.next_event()) is not None:
+            if isinstance(event, Ready):
+                self._approve_tools(event.catalogue, self._on_ready)
+            elif isinstance(event, CatalogueChanged):
+                self._approve_tools(event.catalogue, self._on_changed)
+            elif isinstance(event, Diagnostic):
+                self._diagnose(event.text, source="wire")
+            elif isinstance(event, NotificationReceived):
+                self._tell(event)
+            elif isinstance(event, Closed) and event.error is not None:
+                self.fail(event.error)
+
+    def _tell(self, event: NotificationReceived) -> None:
+        for handler in self._on_notice:
+            try:
+                handler(event.method, event.params)
+            except Exception as error:
+                self._diagnose(f"a notice handler failed: {error!r}")
+
+    # -- tools ---------------------------------------------------------------------------------------------------------
+
+    def _approve_tools(self, catalogue: Catalogue, done: Callable[[dict[str, ListedTool]], None]) -> None:
+        if not self._needs_approval:
+            done({tool.name: tool for tool in catalogue.tools})
+            return
+        approved: dict[str, ListedTool] = {}
+        waiting = list(catalogue.tools)
+
+        def next_tool() -> None:
+            if not waiting:
+                done(approved)
+                return
+            tool = waiting.pop(0)
+
+            def decided(yes: bool) -> None:
+                if yes:
+                    approved[tool.name] = tool
+                else:
+                    self._diagnose(f"tool {tool.name} is not approved")
+                next_tool()
+
+            self._ask(tool_approval(self.config, tool, project=self.session.workspace), decided)
+
+        next_tool()
+
+    def _on_ready(self, tools: dict[str, ListedTool]) -> None:
+        try:
+            self.session.names.replace(self.name, tools)
+        except BrokerError as error:
+            self.fail(error)
+            return
+        self._tools = tools
+        self._enter(Stage.READY)
+        self._set_health(Health.READY, "ready")
+        self.session.server_started(self.name)
+        self.session.announce(Started(self.name, self.number, tuple(tools)))
+        self._start.succeed(self)
+
+    def _on_changed(self, tools: dict[str, ListedTool]) -> None:
+        try:
+            self.session.names.replace(self.name, tools)
+        except BrokerError as error:
+            self._diagnose(f"its tools stay as they were: {error}")
+            return
+        self._tools = tools
+        self.session.announce(Started(self.name, self.number, tuple(tools)))
+
+    def _answered(self, call: McpCall, request: HostRequest) -> None:
+        config = self.config
+        if isinstance(request.error, McpError):
+            # What the server says in an error is bounded and made safe like what it says in a result.
+            shown = read_error(
+                request.error, server=config.name, tool=call.tool, max_result_chars=config.max_result_chars
+            )
+            request.error.args = (f"{config.name}: tool {call.tool}: {shown.text}",)
+        if request.error is not None:
+            call.fail(request.error)
+            return
+
+        def decode() -> ToolOutput:
+            return read_result(
+                request.result,
+                server=config.name,
+                tool=call.tool,
+                max_result_chars=config.max_result_chars,
+                verify=self._files.verify if config.artifact_roots else None,
+            )
+
+        # Verifying hashes files, which may take a while; the connection goes on meanwhile.
+        self.session.driver.offload(decode).add_callback(lambda outcome: self._decoded(call, outcome))
+
+    def _decoded(self, call: McpCall, outcome: Outcome[ToolOutput]) -> None:
+        if outcome.error is not None:
+            call.fail(outcome.error)
+            return
+        output = outcome.result()
+        for ref in output.artifacts:
+            self.session.artifacts.add(ref, self._files, suffix=f"{self.name}-{self.number}")
+        if call.untrusted:
+            nonce = secrets.token_hex(8)
+            text = wrap_untrusted(output.text, server=self.name, tool=call.tool, nonce=nonce)
+            output = evolve(output, text=text)
+        call.succeed(output)
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def _terminate(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+        self._after(self.session.settings.server_term_grace_ms, self._kill)
+
+    def _failed(self, error: BrokerError) -> None:
+        if not self._start.done:
+            self.session.server_failed(self.name)
+        self.session.names.remove(self.name)
+        self._tools = {}
+        self._set_health(Health.CRASHED, str(error))
+        self._start.fail(error)
+
+    def _ended(self, status: int | None) -> None:
+        self.session.names.remove(self.name)
+        self._tools = {}
+        how = "was killed" if self._killed else "stopped"
+        error = self.failure
+        self.session.announce(Exited(self.name, self.number, status, how if error is None else str(error), error))
+        self._set_health(Health.STOPPED if error is None else Health.PARKED, "ended")
+        if self._stop is not None:
+            self._stop.succeed(None)
+
+    def _set_health(self, health: Health, reason: str) -> None:
+        if health is not self.health:
+            self.health = health
+            self.session.announce(HealthChanged(self.name, health, reason))
