@@ -277,7 +277,7 @@ def test_run_writes_json_lines_in_order(broker: Broker, rogue: Any) -> None:
     rogue(COUNTER, name="counter")
     folder = rogue(name="echo").parent
     done = broker(
-        "run", "--json", "--for", "3", "--call", "counter", "work", '{"count":3}', "--call", "echo", "work",
+        "run", "--json", "--for", "2", "--call", "counter", "work", '{"count":3}', "--call", "echo", "work",
         '{"text":"zwölf"}', folder,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -12,7 +12,7 @@ from broker.errors import CancelledError, ExitedError, TimedOutError
 from broker.host import Exited, Health, Started
 
 
-@pytest.mark.spec("octet.tool-call.result")
+@pytest.mark.spec("octet.tool-call.result-parts")
 def test_a_tool_answers(world: Any) -> None:
     echo = world.start(Echo, "echo", tools=["echo", "never", "quit"])
     assert echo.health is Health.READY
@@ -23,7 +23,7 @@ def test_a_tool_answers(world: Any) -> None:
     assert result.is_error is False
 
 
-@pytest.mark.spec("octet.cancel.host-to-extension")
+@pytest.mark.spec("octet.cancel.caller-released")
 def test_a_cancelled_call_settles_at_once_and_later_ones_work(world: Any) -> None:
     echo = world.start(Echo, "echo", tools=["echo", "never", "quit"])
     call = echo.call("never", {})
