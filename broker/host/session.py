@@ -164,7 +164,7 @@ class Session:
     def bridge(self, server: str, *, name: str | None = None, notices: bool = False) -> McpBridge:
         """Give an MCP server a place on the bus as a peer called ``name`` (its own name when left out).
 
-        Raises ``invalid_params`` when the name is taken or is no peer's name (lower-case letters, digits, ``_``, ``-``).
+        Raises ``invalid_params`` when the name is taken or no peer's name (lower-case letters, digits, ``_``, ``-``).
         """
         return McpBridge(self.server(server), name=name, notices=notices)
 
