@@ -393,6 +393,7 @@ class McpPeer:
         self._phase = Phase.CLOSED
         self._failure = failure
         self._listing.stop()
+        self._framer = LineFramer(self._settings.max_response_bytes)  # what is left of the stream is not kept
         self.outbound.end(error)
         self.emit(Closed(failure))
         self._ended = True
