@@ -21,7 +21,7 @@ from broker.errors import (
     UsageError,
 )
 from broker.host.generation import Generation
-from broker.host.hooks import SessionHooks
+from broker.host.hooks import SessionHooks, check_outcome
 from broker.host.notices import Exited, Health, HealthChanged, Started
 from broker.host.outcome import Outcome
 from broker.wire.octet.connection import ConnectionSettings
@@ -159,7 +159,12 @@ class Extension:
         return self._reload
 
     def stop(self, *, outcome: str = "completed") -> Outcome[None]:
-        """End in order: ``session_end``, then shutdown; settles when the process is gone. Idempotent."""
+        """End in order: ``session_end``, then shutdown; settles when the process is gone. Idempotent.
+
+        ``outcome`` is what ``session_end`` says of the session: one of the words of the octet reference's ``SessionEnd``.
+        Raises :class:`~broker.errors.UsageError` for another one.
+        """
+        check_outcome(outcome)
         if self._stop is not None:
             return self._stop
         stop = self._stop = Outcome()

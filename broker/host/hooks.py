@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from broker.errors import BrokerError
+from broker.errors import BrokerError, UsageError
 from broker.host.notices import Diagnostic
-from broker.wire.octet.models import Continue, SessionHookResult, decode_hook_result
+from broker.wire.octet.models import SESSION_OUTCOMES, Continue, SessionHookResult, decode_hook_result
 from broker.wire.quoting import escape
 from broker.wire.requests import HostRequest
 
@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 class _Open:
     generation: int
     started_ms: int
+
+
+def check_outcome(outcome: str) -> None:
+    """Raise :class:`~broker.errors.UsageError` unless ``outcome`` is one of the words ``session_end`` may carry."""
+    if outcome not in SESSION_OUTCOMES:
+        raise UsageError(f"outcome {outcome!a:.140} is none of {', '.join(SESSION_OUTCOMES)}", path="outcome")
 
 
 class SessionHooks:

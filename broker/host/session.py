@@ -17,6 +17,7 @@ from broker.host.approval import Approve
 from broker.host.artifacts import ArtifactRegistry, ArtifactWindow
 from broker.host.driver import Driver
 from broker.host.extension import Call, Extension
+from broker.host.hooks import check_outcome
 from broker.host.link import ProcessLink, Stage
 from broker.host.mcp_bridge import McpBridge
 from broker.host.mcp_server import McpCall, McpServer
@@ -179,7 +180,11 @@ class Session:
         return self.extension(extension).call(tool, arguments, timeout_ms=timeout_ms)
 
     def close(self, *, outcome: str = "completed") -> Outcome[None]:
-        """Stop every extension in order, then close the bus; settles when all processes are gone. Idempotent."""
+        """Stop every extension in order, then close the bus; settles when all processes are gone. Idempotent.
+
+        ``outcome`` as for :meth:`Extension.stop`.
+        """
+        check_outcome(outcome)
         if self._closing is not None:
             return self._closing
         closing = self._closing = Outcome()

@@ -42,7 +42,7 @@ def selecting(change: str) -> str:
     )
 
 
-@pytest.mark.spec("octet.selection.nothing-visible", "octet.initialize.no-retry")
+@pytest.mark.spec("octet.selection.nothing-visible", "octet.initialize.no-retry", "octet.version.reply-mismatch")
 @pytest.mark.parametrize(
     ("change", "code"),
     [
@@ -105,7 +105,7 @@ def test_a_fraction_as_a_limit_is_no_canonical_frame(play: Any, rogue: Any) -> N
     play(scene)
 
 
-@pytest.mark.spec("octet.framing.before-dispatch")
+@pytest.mark.spec("octet.method.before-contract")
 @pytest.mark.parametrize("early", ["bus/subscribe", "tool/call"])
 def test_a_request_before_the_contract_ends_the_stream(play: Any, rogue: Any, early: str) -> None:
     path = rogue(f"message = receive(); send(id=1, method={early!r}, params={{}}); time.sleep(1000)")

@@ -39,7 +39,7 @@ good_values = st.recursive(
 )
 
 
-@pytest.mark.spec("octet.canonical.encode")
+@pytest.mark.spec("octet.canonical.encode", "octet.canonical.measured-size")
 @given(values)
 def test_encoding_agrees_with_the_oracle(value: Any) -> None:
     try:
@@ -80,6 +80,7 @@ def test_decoding_other_writers_output_agrees_with_the_oracle(value: Any, option
     agree_on(json.dumps(value, **options).encode("utf-8", "surrogatepass"))
 
 
+@pytest.mark.spec("octet.canonical.strict-decode")
 @given(good_values, st.data())
 def test_decoding_damaged_bytes_agrees_with_the_oracle(value: Any, draw: st.DataObject) -> None:
     data = bytearray(oracle.encode(value))
@@ -94,11 +95,13 @@ def test_decoding_damaged_bytes_agrees_with_the_oracle(value: Any, draw: st.Data
     agree_on(bytes(data))
 
 
+@pytest.mark.spec("octet.canonical.strict-decode")
 @given(st.text(alphabet='{}[]":,\\u0123456789abcdefD8-+.eEtrnlsfa \n\té', max_size=24))
 def test_decoding_json_like_text_agrees_with_the_oracle(text: str) -> None:
     agree_on(text.encode())
 
 
+@pytest.mark.spec("octet.canonical.measured-size")
 @given(st.text(alphabet=st.characters(exclude_categories=()), max_size=40))
 def test_the_size_of_a_string_is_that_of_its_form(text: str) -> None:
     try:

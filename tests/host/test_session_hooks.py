@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from scripts import Actor, answers, exits, refuses
 
+from broker.errors import UsageError
 from broker.host import Health
 
 HOOKS = ("lifecycle_events",)
@@ -46,6 +47,30 @@ def test_a_session_starts_and_ends_once(memory: Any, outcome: str, reason: str) 
     payload = {"binding": binding, "outcome": outcome, "reason": reason, "duration_ms": 1_234}
     assert actor.params_of("session_end") == [{"hook": "session_end", "payload": payload}]
     assert memory.diagnostics() == []
+
+
+@pytest.mark.spec("octet.hook.outcome-words")
+@pytest.mark.parametrize(
+    "outcome",
+    ["completed", "failed", "cancelled", "interrupted", "frontend_disconnected", "shutdown", "limit_reached"],
+)
+def test_each_of_the_seven_outcomes_is_told(memory: Any, outcome: str) -> None:
+    extension = start(memory)
+    memory.settle(memory.session.close(outcome=outcome))
+    assert memory.driver.spawned[0].params_of("session_end")[0]["payload"]["outcome"] == outcome
+    assert extension.ended
+
+
+@pytest.mark.spec("octet.hook.outcome-words")
+@pytest.mark.parametrize("outcome", ["fine", "", "Completed", "\x1b[31m" * 99])
+def test_any_other_outcome_is_refused_and_nothing_ends(memory: Any, outcome: str) -> None:
+    extension = start(memory)
+    for stop in (extension.stop, memory.session.close):
+        with pytest.raises(UsageError, match="is none of completed, failed, ") as caught:
+            stop(outcome=outcome)
+        assert str(caught.value).isprintable()
+    memory.settle(extension.call("work", {}))
+    assert memory.driver.spawned[0].heard == ["initialize", "session_start", "tool/call"]
 
 
 @pytest.mark.spec("octet.hook.pair-only")

@@ -81,7 +81,7 @@ sharing = "workspace"
 """
 
 
-@pytest.mark.spec("octet.manifest.fields")
+@pytest.mark.spec("octet.manifest.fields", "octet.initialize.manifest-members")
 def test_every_field_is_read() -> None:
     manifest = parse(FULL, api="0.4", root='requires_octet = ">=0.8, <1"\ndescription = "Tides.\\nBoth."')
     assert (manifest.name, manifest.version, manifest.api_version, manifest.path) == (

@@ -66,7 +66,7 @@ def test_any_split_of_the_bytes_gives_the_same_frames(data: bytes, bound: int, d
     assert read_all([data[n : n + 1] for n in range(len(data))], bound) == expected_reading(data, bound)
 
 
-@pytest.mark.spec("octet.framing.at-bound", "octet.framing.over-bound")
+@pytest.mark.spec("octet.framing.at-bound", "octet.framing.over-bound", "octet.framing.bound-excludes-lf")
 def test_a_frame_at_the_bound_passes_and_one_byte_more_does_not() -> None:
     framer = LineFramer(8)
     framer.feed(b"12345678\n" + "ééé\n".encode() + b"123456789\nnext\n")
@@ -78,7 +78,7 @@ def test_a_frame_at_the_bound_passes_and_one_byte_more_does_not() -> None:
         assert (caught.value.limit, caught.value.observed, caught.value.maximum) == ("MAX_FRAME_BYTES", 9, 8)
 
 
-@pytest.mark.spec("octet.framing.over-bound")
+@pytest.mark.spec("octet.framing.over-bound", "octet.framing.over-bound-unterminated")
 def test_an_over_long_line_is_refused_without_waiting_for_its_lf() -> None:
     framer = LineFramer(8)
     framer.feed(b"12345678")
@@ -151,7 +151,7 @@ def test_a_bound_below_one_byte_is_a_usage_error(bound: int) -> None:
         LineFramer(bound)
 
 
-@pytest.mark.spec("octet.framing.unterminated")
+@pytest.mark.spec("octet.framing.unterminated", "octet.framing.eof-on-boundary")
 def test_the_end_of_the_stream_inside_a_line_is_an_error_and_between_lines_is_not() -> None:
     framer = LineFramer(64)
     framer.finish()

@@ -73,7 +73,7 @@ def test_any_split_gives_the_same_events(
     assert run(new_wire().ready(max_frame_bytes=300), parts, eof) == whole
 
 
-@pytest.mark.spec("octet.framing.chunk-independent", "octet.framing.selected-bound-atomic")
+@pytest.mark.spec("octet.framing.chunk-independent", "octet.framing.bound-change")
 def test_the_handshake_byte_by_byte(new_wire: NewWire, good_result: Any) -> None:
     answer = {"jsonrpc": "2.0", "id": 1, "result": good_result(max_frame_bytes=120)}
     stream = canonical.encode(answer) + b"\n" + b"x" * 121

@@ -22,7 +22,6 @@ from broker.wire.octet.models import ProtocolLimits
 from broker.wire.octet.schema import encode
 
 
-@pytest.mark.spec("octet.contract.capability-table")
 def test_capability_table() -> None:
     by_offer = {offer: {row.name for row in CAPABILITIES.values() if row.offer is offer} for offer in DefaultOffer}
     assert by_offer == {
@@ -42,7 +41,6 @@ def test_capability_table() -> None:
     assert [row.name for row in CAPABILITIES.values() if row.status is Status.DEFERRED] == ["dynamic_tools"]
 
 
-@pytest.mark.spec("octet.contract.method-table")
 def test_method_table() -> None:
     rows = METHODS.values()
     assert len(rows) == 30
@@ -79,7 +77,12 @@ def test_method_table() -> None:
     assert (is_notification("bus/event"), is_notification("tool/call"), is_notification("x")) == (True, False, None)
 
 
-@pytest.mark.spec("octet.offer.required-set-fixed", "octet.offer.optional-only-when-bound")
+@pytest.mark.spec(
+    "octet.capability.required-set-fixed",
+    "octet.capability.offered-when-bound",
+    "octet.initialize.schema-literals",
+    "octet.initialize.offered-bound",
+)
 def test_an_offer_with_nothing_bound_is_the_required_set() -> None:
     assert canonical.encode(encode(build_offer())) == (
         b'{"encoding":"octet-canonical-json-v1",'
@@ -91,7 +94,7 @@ def test_an_offer_with_nothing_bound_is_the_required_set() -> None:
     )
 
 
-@pytest.mark.spec("octet.offer.optional-only-when-bound")
+@pytest.mark.spec("octet.capability.offered-when-bound", "octet.capability.method-with-capability")
 @pytest.mark.parametrize(
     ("bound", "methods"),
     [
@@ -109,14 +112,14 @@ def test_a_bound_capability_is_offered_with_its_foundation_methods(bound: list[s
     assert offer.required_methods == build_offer().required_methods
 
 
-@pytest.mark.spec("octet.offer.optional-only-when-bound", "octet.offer.deferred-never")
+@pytest.mark.spec("octet.capability.offered-when-bound", "octet.capability.dynamic-tools")
 @pytest.mark.parametrize("name", sorted((CAPABILITIES.keys() - BINDABLE) | {"telepathy"}))
 def test_nothing_else_can_be_offered(name: str) -> None:
     with pytest.raises(UsageError, match=name):
         build_offer(["event_bus", name])
 
 
-@pytest.mark.spec("octet.offer.limits")
+@pytest.mark.spec("octet.bound.max-frame-bytes", "octet.bound.max-concurrent-requests", "octet.bound.max-tools")
 @pytest.mark.parametrize(
     ("limits", "name", "path"),
     [

@@ -27,7 +27,14 @@ TOP = 2**53 - 1
 ERROR = {"code": -32603, "message": "internal error"}
 
 
-@pytest.mark.spec("octet.envelope.four-shapes")
+@pytest.mark.spec(
+    "octet.envelope.request-shape",
+    "octet.envelope.notification-shape",
+    "octet.envelope.success-shape",
+    "octet.envelope.error-shape",
+    "octet.envelope.id-zero",
+    "octet.envelope.id-integer",
+)
 @pytest.mark.parametrize(
     ("frame", "envelope"),
     [
@@ -44,7 +51,43 @@ def test_each_shape(frame: dict[str, Any], envelope: object) -> None:
     assert type(found) is type(envelope)
 
 
-@pytest.mark.spec("octet.error.data-absent-or-null")
+@pytest.mark.parametrize(
+    ("frame", "needed"),
+    [
+        pytest.param(
+            {"jsonrpc": "2.0", "id": 1, "method": "m", "params": {}},
+            ["jsonrpc", "method", "params"],
+            marks=pytest.mark.spec("octet.envelope.request-shape", "octet.model.json-rpc-request"),
+        ),
+        pytest.param(
+            {"jsonrpc": "2.0", "method": "m", "params": {}},
+            ["jsonrpc", "method", "params"],
+            marks=pytest.mark.spec("octet.envelope.notification-shape", "octet.model.json-rpc-notification"),
+        ),
+        pytest.param(
+            {"jsonrpc": "2.0", "id": 1, "result": {}},
+            ["jsonrpc", "id", "result"],
+            marks=pytest.mark.spec("octet.envelope.success-shape", "octet.model.json-rpc-success-response"),
+        ),
+        pytest.param(
+            {"jsonrpc": "2.0", "id": 1, "error": ERROR},
+            ["jsonrpc", "id", "error"],
+            marks=pytest.mark.spec("octet.envelope.error-shape", "octet.model.json-rpc-error-response"),
+        ),
+    ],
+)
+def test_each_shape_has_exactly_its_members(frame: dict[str, Any], needed: list[str]) -> None:
+    classify(frame)
+    broken = [{name: value for name, value in frame.items() if name != member} for member in needed]
+    broken += [{**frame, member: None} for member in frame]
+    broken += [{**frame, "meta": 1}]
+    for value in broken:
+        with pytest.raises(ProtocolError) as caught:
+            classify(value)
+        assert caught.value.name == "invalid_request"
+
+
+@pytest.mark.spec("octet.envelope.error-data", "octet.model.error-object")
 def test_error_data_keeps_absent_and_null_apart() -> None:
     absent = classify({"jsonrpc": "2.0", "id": 1, "error": ERROR})
     null = classify({"jsonrpc": "2.0", "id": 1, "error": {**ERROR, "data": None}})
@@ -53,7 +96,7 @@ def test_error_data_keeps_absent_and_null_apart() -> None:
     assert not ABSENT and repr(ABSENT) == "ABSENT"
 
 
-@pytest.mark.spec("octet.error.table-pairs")
+@pytest.mark.spec("octet.envelope.error-pair")
 @pytest.mark.parametrize("row", ERROR_TABLE.values(), ids=lambda row: row.name)
 def test_every_row_of_the_error_table_is_read(row: Any) -> None:
     found = classify({"jsonrpc": "2.0", "id": 1, "error": {"code": row.code, "message": row.message}})
@@ -62,13 +105,28 @@ def test_every_row_of_the_error_table_is_read(row: Any) -> None:
 
 
 @pytest.mark.spec(
-    "octet.envelope.four-shapes", "octet.envelope.no-unknown-fields", "octet.envelope.ids", "octet.error.table-pairs"
+    "octet.envelope.unknown-member",
+    "octet.envelope.error-pair",
+    "octet.envelope.jsonrpc-version",
+    "octet.envelope.not-an-object",
+    "octet.envelope.result-xor-error",
+    "octet.envelope.mixed-shapes",
+    "octet.envelope.params-null",
+    "octet.envelope.result-null",
+    "octet.envelope.request-needs-id",
+    "octet.envelope.notification-forbids-id",
+    "octet.envelope.id-string",
+    "octet.envelope.id-integer",
+    "octet.envelope.id-other-type",
+    "octet.model.error-object",
 )
 @pytest.mark.parametrize(
     ("frame", "path", "text"),
     [
         ([], "", "must be an object, not an array"),
         (None, "", "not null"),
+        ("x", "", "not a string"),
+        (5, "", "not an integer"),
         ({"jsonrpc": "2.0"}, "", "present: none"),
         ({"jsonrpc": "2.0", "id": 1}, "", "present: id"),
         ({"jsonrpc": "2.0", "result": 1}, "", "present: result"),
@@ -111,7 +169,7 @@ def test_anything_else_is_an_invalid_request(frame: Any, path: str, text: str) -
     assert text in str(caught.value)
 
 
-@pytest.mark.spec("octet.envelope.ids", "octet.bounds.id-bytes")
+@pytest.mark.spec("octet.bound.max-json-rpc-id-bytes", "octet.envelope.id-string", "octet.model.byte-length")
 def test_a_string_id_is_bounded_in_bytes() -> None:
     assert classify({"jsonrpc": "2.0", "id": "é" * 128, "result": 1}) == Success("é" * 128, 1)
     with pytest.raises(ProtocolError) as caught:
@@ -119,7 +177,7 @@ def test_a_string_id_is_bounded_in_bytes() -> None:
     assert (caught.value.limit, caught.value.observed, caught.value.maximum) == ("MAX_JSON_RPC_ID_BYTES", 257, 256)
 
 
-@pytest.mark.spec("octet.bounds.method-name-bytes")
+@pytest.mark.spec("octet.envelope.method-name-bound")
 def test_a_method_name_is_bounded_in_bytes() -> None:
     assert classify({"jsonrpc": "2.0", "method": "m" * 128, "params": 1}) == Notification("m" * 128, 1)
     with pytest.raises(ProtocolError) as caught:
@@ -127,7 +185,7 @@ def test_a_method_name_is_bounded_in_bytes() -> None:
     assert (caught.value.limit, caught.value.observed, caught.value.maximum) == ("MAX_METHOD_NAME_BYTES", 129, 128)
 
 
-@pytest.mark.spec("octet.envelope.order-of-checks")
+@pytest.mark.spec("octet.envelope.check-order")
 @pytest.mark.parametrize(
     ("frame", "path"),
     [

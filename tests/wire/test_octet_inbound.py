@@ -32,15 +32,18 @@ def ending(wire: Any) -> Any:
     assert event.error is wire.connection.failure
     assert wire.connection.phase is Phase.CLOSED
     assert wire.events() == []
+    assert wire.written() == [], "a frame without a trustworthy id is not answered"
     return event.error
 
 
 @pytest.mark.spec(
-    "octet.framing.cr-refused",
-    "octet.framing.empty-line-refused",
-    "octet.framing.canonical-lf",
-    "octet.canonical.refused-before-dispatch",
-    "octet.envelope.invalid-ends-stream",
+    "octet.framing.carriage-return",
+    "octet.framing.empty-line",
+    "octet.framing.lf-terminated",
+    "octet.framing.before-dispatch",
+    "octet.error.no-answer-without-id",
+    "octet.envelope.response-string-id",
+    "octet.envelope.error-pair",
 )
 @pytest.mark.parametrize(
     ("line", "name", "text"),
@@ -84,6 +87,43 @@ def test_lines_that_end_the_stream(new_wire: NewWire, line: bytes, name: str, te
     assert request.error.method == "tool/call" and str(request.error) == str(error)
 
 
+@pytest.mark.spec("octet.envelope.check-order")
+@pytest.mark.parametrize(
+    ("line", "name", "text"),
+    [
+        (b"x" * 301 + b"\r", "invalid_request", "a frame of more than 300 bytes"),  # the bound before the CR
+        (b"\r", "parse_error", "CR before LF"),  # the CR before the empty line
+        (b"hello\r", "parse_error", "CR before LF"),  # and before the syntax
+        (b"[1.5 ]", "parse_error", "float"),  # the first fault of the text by its place
+        (b"[[ ]]", "parse_error", "white space"),  # the canonical form before the envelope
+        (b"[" * 33 + b"]" * 33, "parse_error", "depth"),  # the depth before the envelope
+        (b'{"id":2,"result":null}', "invalid_request", "jsonrpc"),
+    ],
+)
+def test_the_first_of_several_faults_of_a_line_is_the_one_reported(
+    new_wire: NewWire, line: bytes, name: str, text: str
+) -> None:
+    wire = new_wire().ready(max_frame_bytes=300)
+    wire.connection.receive_data(line + b"\n")
+    error = ending(wire)
+    assert error.name == name
+    assert text in str(error)
+
+
+@pytest.mark.spec("octet.framing.before-dispatch", "octet.canonical.no-float")
+@pytest.mark.parametrize("number", [b"1.5", b"1e2", b"9007199254740992"])
+def test_a_request_with_nothing_wrong_but_its_numbers_is_answered_and_the_stream_lives(
+    new_wire: NewWire, number: bytes
+) -> None:
+    wire = new_wire().ready()
+    params = b'{"binding_id":"b","payload":{"n":%b},"topic":"bus.tide.x"}' % number
+    wire.connection.receive_data(b'{"id":1,"jsonrpc":"2.0","method":"bus/publish","params":%b}\n' % params)
+    assert [type(event) for event in wire.events()] == [Diagnostic]
+    assert wire.written() == [b'{"error":{"code":-32602,"message":"invalid params"},"id":1,"jsonrpc":"2.0"}\n']
+    wire.receive(ask(2))
+    assert [type(event) for event in wire.events()] == [RequestReceived]
+
+
 def test_the_quoted_line_is_safe_and_bounded_and_the_offset_is_kept(new_wire: NewWire) -> None:
     wire = new_wire().ready()
     wire.connection.receive_data(b"\x1b[31m" + b"x" * 5_000 + b"\n")
@@ -93,7 +133,7 @@ def test_the_quoted_line_is_safe_and_bounded_and_the_offset_is_kept(new_wire: Ne
     assert len(str(error)) < 400
 
 
-@pytest.mark.spec("octet.framing.unterminated-last-line")
+@pytest.mark.spec("octet.framing.unterminated")
 def test_end_of_output_inside_a_line_is_a_protocol_error(new_wire: NewWire) -> None:
     wire = new_wire().ready()
     wire.receive(ask("a"))
@@ -104,7 +144,7 @@ def test_end_of_output_inside_a_line_is_a_protocol_error(new_wire: NewWire) -> N
     assert isinstance(events[1].error, ProtocolError)
 
 
-@pytest.mark.spec("octet.stream.end-of-output")
+@pytest.mark.spec("octet.framing.eof-on-boundary", "octet.process.output-closed", "octet.tool-call.process-lost")
 def test_end_of_output_on_a_line_boundary_fails_everyone_who_waits(new_wire: NewWire) -> None:
     wire = new_wire().ready()
     sent = wire.call()
@@ -120,7 +160,7 @@ def test_end_of_output_on_a_line_boundary_fails_everyone_who_waits(new_wire: New
     assert caught.value.__cause__ is error
 
 
-@pytest.mark.spec("octet.stream.end-of-output", "octet.shutdown.then-end-of-output")
+@pytest.mark.spec("octet.shutdown.ack-then-eof", "octet.framing.eof-on-boundary")
 def test_end_of_output_after_the_shutdown_answer_is_an_orderly_end(new_wire: NewWire) -> None:
     wire = new_wire().ready()
     wire.connection.drain()
@@ -135,7 +175,9 @@ def test_end_of_output_after_the_shutdown_answer_is_an_orderly_end(new_wire: New
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("octet.request.answered-once")
+@pytest.mark.spec(
+    "octet.envelope.id-exact", "octet.envelope.id-zero", "octet.error.detail-in-data", "octet.method.answered-once"
+)
 def test_a_request_is_answered_once_under_its_own_id(new_wire: NewWire) -> None:
     wire = new_wire().ready()
     wire.receive(ask(0), ask("0"), ask("é"))
@@ -160,7 +202,13 @@ def test_a_request_is_answered_once_under_its_own_id(new_wire: NewWire) -> None:
     assert wire.written() == []
 
 
-@pytest.mark.spec("octet.method.not-negotiated-request")
+@pytest.mark.spec(
+    "octet.method.unknown",
+    "octet.method.unselected",
+    "octet.method.wrong-direction",
+    "octet.method.deferred",
+    "octet.method.refused-id-unused",
+)
 @pytest.mark.parametrize(
     "method",
     [
@@ -183,7 +231,7 @@ def test_a_method_the_contract_does_not_give_is_refused_and_its_id_not_used(new_
     ]
 
 
-@pytest.mark.spec("octet.method.not-negotiated-request")
+@pytest.mark.spec("octet.method.unselected", "octet.bus.wire-unselected")
 def test_an_unselected_bus_is_an_unknown_method(new_wire: NewWire) -> None:
     wire = new_wire().ready(bus=False)
     wire.receive(ask(1, "bus/publish", {}))
@@ -191,7 +239,9 @@ def test_an_unselected_bus_is_an_unknown_method(new_wire: NewWire) -> None:
     assert b"-32601" in wire.written()[0]
 
 
-@pytest.mark.spec("octet.bus.params-shape", "octet.method.bad-params")
+@pytest.mark.spec(
+    "octet.method.bad-params", "octet.error.bound-class", "octet.error.value-class", "octet.method.id-reuse"
+)
 @pytest.mark.parametrize(
     ("method", "params", "frame"),
     [
@@ -214,7 +264,7 @@ def test_bad_parameters_are_refused_without_data_and_the_id_is_used(
     assert "7 was used before" in str(ending(wire))
 
 
-@pytest.mark.spec("octet.request.ids-unique-in-generation")
+@pytest.mark.spec("octet.method.id-reuse")
 @pytest.mark.parametrize("answered", [False, True])
 @pytest.mark.parametrize("request_id", [3, "three"])
 def test_an_id_used_twice_ends_the_stream(new_wire: NewWire, request_id: Any, answered: bool) -> None:
@@ -231,7 +281,7 @@ def test_an_id_used_twice_ends_the_stream(new_wire: NewWire, request_id: Any, an
     assert wire.written() == []
 
 
-@pytest.mark.spec("octet.request.outstanding-bound")
+@pytest.mark.spec("octet.method.outstanding-bound")
 def test_the_129th_outstanding_request_ends_the_stream(new_wire: NewWire) -> None:
     wire = new_wire().ready()
     wire.receive(*(ask(number) for number in range(128)))
@@ -246,7 +296,7 @@ def test_the_129th_outstanding_request_ends_the_stream(new_wire: NewWire) -> Non
     assert (error.observed, error.maximum) == (129, 128)
 
 
-@pytest.mark.spec("octet.request.ids-per-generation-bound")
+@pytest.mark.spec("octet.method.ids-bound")
 def test_the_65537th_id_ends_the_stream(new_wire: NewWire) -> None:
     wire = new_wire().ready()
     table = wire.connection._inbound.table
@@ -258,7 +308,7 @@ def test_the_65537th_id_ends_the_stream(new_wire: NewWire) -> None:
     assert (error.limit, error.observed, error.maximum) == ("MAX_EXTENSION_REQUEST_IDS", 65_537, 65_536)
 
 
-@pytest.mark.spec("octet.writer.queue-bound")
+@pytest.mark.spec("octet.method.full-writer", "octet.process.writer-bound")
 def test_an_answer_without_room_in_the_writer_queue_ends_the_stream(new_wire: NewWire) -> None:
     wire = new_wire().ready()
     for number in range(127):
@@ -278,7 +328,7 @@ def test_an_answer_without_room_in_the_writer_queue_ends_the_stream(new_wire: Ne
     assert wire.connection.queued_frames == 0 and wire.written() == []
 
 
-@pytest.mark.spec("octet.writer.queue-bound")
+@pytest.mark.spec("octet.process.writer-bound")
 def test_a_notification_without_room_is_dropped_and_says_so(new_wire: NewWire) -> None:
     wire = new_wire().ready()
     for _ in range(128):
@@ -291,6 +341,7 @@ def test_a_notification_without_room_is_dropped_and_says_so(new_wire: NewWire) -
     assert wire.connection.notify("bus/lifecycle", {"kind": "binding"}) is False
 
 
+@pytest.mark.spec("octet.method.only-selected-sent", "octet.method.wrong-direction")
 def test_only_selected_notifications_of_the_host_may_be_sent(new_wire: NewWire) -> None:
     wire = new_wire().ready(bus=False)
     for method in ("bus/event", "provider/cancel", "tool/call", "never/heard"):
@@ -302,6 +353,7 @@ def test_only_selected_notifications_of_the_host_may_be_sent(new_wire: NewWire) 
         new_wire().ready().connection.request("bus/publish", {})
 
 
+@pytest.mark.spec("octet.framing.selected-bound-writes")
 def test_an_answer_over_the_frame_bound_becomes_an_error(new_wire: NewWire) -> None:
     wire = new_wire().ready(max_frame_bytes=120)
     wire.receive(ask("a"), ask("b"))
@@ -319,7 +371,7 @@ def test_an_answer_over_the_frame_bound_becomes_an_error(new_wire: NewWire) -> N
 # -- notifications -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("octet.method.not-negotiated-notification", "octet.method.bad-notification-params")
+@pytest.mark.spec("octet.method.notification-flood", "octet.method.notification-dropped")
 @pytest.mark.parametrize(
     ("method", "params"),
     [
@@ -351,7 +403,7 @@ def test_a_notification_that_cannot_be_used_is_dropped_and_the_65th_ends_the_str
     assert wire.written() == []
 
 
-@pytest.mark.spec("octet.envelope.notification-flag")
+@pytest.mark.spec("octet.envelope.request-needs-id", "octet.envelope.notification-forbids-id")
 @pytest.mark.parametrize(
     "frame",
     [ask(1, "$/cancelRequest", {"id": 1}), ask(1, "bus/event", {}), tell("bus/publish", {}), tell("tool/call", {})],
@@ -362,7 +414,7 @@ def test_a_known_method_in_the_wrong_envelope_ends_the_stream(new_wire: NewWire,
     assert ending(wire).name == "invalid_request"
 
 
-@pytest.mark.spec("octet.cancel.from-extension")
+@pytest.mark.spec("octet.cancel.from-extension", "octet.envelope.id-exact", "octet.cancel.from-extension-settled")
 def test_an_extension_that_takes_its_request_back_gets_its_terminal(new_wire: NewWire) -> None:
     wire = new_wire().ready()
     wire.receive(ask("a"), ask(1))
@@ -380,7 +432,7 @@ def test_an_extension_that_takes_its_request_back_gets_its_terminal(new_wire: Ne
     assert wire.events() == [] and wire.written() == []
 
 
-@pytest.mark.spec("octet.cancel.from-extension", "octet.request.ids-unique-in-generation")
+@pytest.mark.spec("octet.cancel.from-extension", "octet.method.id-reuse")
 def test_a_cancelled_id_stays_used(new_wire: NewWire) -> None:
     wire = new_wire().ready()
     wire.receive(ask("a"), tell("$/cancelRequest", {"id": "a"}), ask("a"))

@@ -30,7 +30,14 @@ def answer(result: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, "result": result}
 
 
-@pytest.mark.spec("octet.initialize.request", "octet.framing.canonical-lf")
+@pytest.mark.spec(
+    "octet.framing.lf-terminated",
+    "octet.initialize.first-request",
+    "octet.initialize.bytes",
+    "octet.initialize.api-version",
+    "octet.initialize.schema-literals",
+    "octet.initialize.offered-bound",
+)
 def test_initialize_is_one_canonical_line_under_id_1(new_wire: NewWire, good_params: Any) -> None:
     wire = new_wire()
     request = wire.connection.initialize(good_params(["event_bus"]), Expectation())
@@ -52,6 +59,7 @@ def test_initialize_is_one_canonical_line_under_id_1(new_wire: NewWire, good_par
     assert request.dispatched
 
 
+@pytest.mark.spec("octet.method.initialize")
 def test_a_right_answer_makes_the_contract(new_wire: NewWire, good_result: Any) -> None:
     wire = new_wire()
     request = wire.initialize()
@@ -65,7 +73,7 @@ def test_a_right_answer_makes_the_contract(new_wire: NewWire, good_result: Any) 
     assert wire.connection.next_deadline() is None
 
 
-@pytest.mark.spec("octet.select.failed-start-shows-nothing")
+@pytest.mark.spec("octet.selection.nothing-visible", "octet.version.reply-mismatch")
 def test_a_refused_selection_closes_and_shows_nothing(new_wire: NewWire, good_result: Any) -> None:
     wire = new_wire()
     request = wire.initialize()
@@ -79,7 +87,7 @@ def test_a_refused_selection_closes_and_shows_nothing(new_wire: NewWire, good_re
     assert wire.written() == []
 
 
-@pytest.mark.spec("octet.initialize.error-answer")
+@pytest.mark.spec("octet.initialize.remote-error")
 def test_an_error_answer_is_a_failed_start(new_wire: NewWire) -> None:
     wire = new_wire()
     request = wire.initialize()
@@ -95,7 +103,7 @@ def test_an_error_answer_is_a_failed_start(new_wire: NewWire) -> None:
     assert wire.settled == [request] and request.error.name == "version_mismatch"
 
 
-@pytest.mark.spec("octet.initialize.nothing-before-the-answer")
+@pytest.mark.spec("octet.method.before-contract")
 @pytest.mark.parametrize(
     "early",
     [
@@ -125,7 +133,12 @@ def test_a_method_in_the_same_write_as_the_answer_is_read_under_the_contract(
     assert [type(event).__name__ for event in wire.events()] == ["Initialized", "RequestReceived"]
 
 
-@pytest.mark.spec("octet.framing.selected-bound-atomic")
+@pytest.mark.spec(
+    "octet.framing.response-under-offered-bound",
+    "octet.framing.bound-change",
+    "octet.framing.bound-excludes-lf",
+    "octet.bound.max-frame-bytes",
+)
 def test_the_answer_is_read_under_the_offered_bound_and_what_follows_under_the_selected_one(
     new_wire: NewWire, good_result: Any
 ) -> None:
@@ -143,7 +156,7 @@ def test_the_answer_is_read_under_the_offered_bound_and_what_follows_under_the_s
     assert (error.limit, error.observed, error.maximum) == ("MAX_FRAME_BYTES", 201, 200)
 
 
-@pytest.mark.spec("octet.framing.over-bound-ends-stream")
+@pytest.mark.spec("octet.framing.over-bound", "octet.framing.over-bound-unterminated")
 def test_the_offered_bound_ends_the_stream_without_waiting_for_the_lf(new_wire: NewWire) -> None:
     wire = new_wire()
     request = wire.initialize(max_frame_bytes=2_000)
@@ -157,7 +170,9 @@ def test_the_offered_bound_ends_the_stream_without_waiting_for_the_lf(new_wire: 
     assert wire.settled == [request]
 
 
-@pytest.mark.spec("octet.framing.selected-bound-atomic")
+@pytest.mark.spec(
+    "octet.framing.selected-bound-writes", "octet.framing.outbound-over-bound", "octet.bound.max-frame-bytes"
+)
 def test_writes_are_bounded_by_the_selected_bound(new_wire: NewWire) -> None:
     wire = new_wire().ready(max_frame_bytes=300)
     frame = b'{"id":2,"jsonrpc":"2.0","method":"tool/call","params":{"arguments":"%b","context":0,"name":"tide"}}\n'
@@ -171,7 +186,18 @@ def test_writes_are_bounded_by_the_selected_bound(new_wire: NewWire) -> None:
     assert wire.connection.phase is Phase.READY
 
 
-@pytest.mark.spec("octet.framing.selected-bound-atomic")
+@pytest.mark.spec("octet.framing.bounds-switch-together")
+def test_both_directions_change_to_the_selected_bound_with_the_answer(new_wire: NewWire, good_result: Any) -> None:
+    wire = new_wire()
+    wire.initialize()
+    connection = wire.connection
+    wire.receive(answer(good_result(max_frame_bytes=300)))
+    assert (connection._framer.max_bytes, connection.outbound.outbox.bound) == (1_048_576, 1_048_576)
+    assert isinstance(connection.next_event(), Initialized)
+    assert (connection._framer.max_bytes, connection.outbound.outbox.bound) == (300, 300)
+
+
+@pytest.mark.spec("octet.framing.queued-over-lowered-bound")
 def test_a_queued_frame_that_became_too_large_fails_the_connection(new_wire: NewWire) -> None:
     wire = new_wire().ready()
     request = wire.call()
@@ -182,7 +208,7 @@ def test_a_queued_frame_that_became_too_large_fails_the_connection(new_wire: New
     assert wire.settled == [request] and not request.dispatched
 
 
-@pytest.mark.spec("octet.framing.selected-bound-atomic")
+@pytest.mark.spec("octet.framing.tiny-bound")
 def test_a_tiny_selected_bound_fails_calls_and_hangs_nothing(new_wire: NewWire) -> None:
     wire = new_wire().ready(max_frame_bytes=64)
     with pytest.raises(ResourceExhaustedError):
@@ -194,7 +220,7 @@ def test_a_tiny_selected_bound_fails_calls_and_hangs_nothing(new_wire: NewWire) 
     assert (event.error.limit, event.error.maximum) == ("MAX_FRAME_BYTES", 64)
 
 
-@pytest.mark.spec("octet.request.timeout", "octet.cancel.never-initialize")
+@pytest.mark.spec("octet.cancel.never-initialize", "octet.initialize.timeout")
 def test_initialize_that_is_not_answered_fails_the_connection_without_a_cancel(new_wire: NewWire) -> None:
     wire = new_wire(request_timeout_ms=1_000)
     request = wire.initialize()

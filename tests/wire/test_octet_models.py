@@ -23,7 +23,7 @@ def first(kind: Any, value: Any) -> tuple[str, str]:
     return fault.path, fault.name
 
 
-@pytest.mark.spec("octet.tool-result.shape")
+@pytest.mark.spec("octet.tool-call.empty-content")
 def test_a_tool_result_is_read() -> None:
     assert models.decode_tool_result(RESULT) == models.ToolCallResult(
         content=(models.TextPart(text="04:12"),), is_error=False, metadata=None
@@ -31,7 +31,7 @@ def test_a_tool_result_is_read() -> None:
     assert models.decode_tool_result({**RESULT, "content": []}).content == ()
 
 
-@pytest.mark.spec("octet.model.optional-nullable-absent-or-null")
+@pytest.mark.spec("octet.model.absent-or-null", "octet.tool-call.structured-content-null")
 def test_absent_and_null_structured_content_are_told_apart_both_ways() -> None:
     absent, null = models.decode_tool_result(RESULT), models.decode_tool_result({**RESULT, "structured_content": None})
     assert absent.structured_content is ABSENT and null.structured_content is None
@@ -40,10 +40,16 @@ def test_absent_and_null_structured_content_are_told_apart_both_ways() -> None:
 
 
 @pytest.mark.spec(
-    "octet.tool-result.shape",
-    "octet.content-part.deferred-variants",
-    "octet.model.unknown-fields-refused",
-    "octet.bounds.content-parts",
+    "octet.error.bound-class",
+    "octet.error.value-class",
+    "octet.model.deferred-variant",
+    "octet.model.unknown-variant",
+    "octet.model.content-part-image",
+    "octet.model.content-part-audio",
+    "octet.model.field-type",
+    "octet.tool-call.metadata-required",
+    "octet.tool-call.extra-part-field",
+    "octet.bound.max-content-parts",
 )
 @pytest.mark.parametrize(
     ("change", "path", "name"),
@@ -75,7 +81,9 @@ def test_faults_of_a_tool_result(change: dict[str, Any], path: str, name: str) -
     assert (caught.value.path, caught.value.name) == (path, name)
 
 
-@pytest.mark.spec("octet.tool-result.native-bounds", "octet.bounds.content-parts")
+@pytest.mark.spec(
+    "octet.bound.max-content-parts", "octet.tool-call.structured-content-bounds", "octet.tool-call.metadata-bounds"
+)
 def test_bounds_of_a_tool_result_are_exact() -> None:
     assert check(models.ToolCallResult, {**RESULT, "content": RESULT["content"] * 256}) == []
     assert check(models.ToolCallResult, {**RESULT, "structured_content": "x" * (262_144 - 2)}) == []
@@ -93,7 +101,7 @@ def test_bounds_of_a_tool_result_are_exact() -> None:
         assert (fault.path, fault.name, fault.limit, fault.observed) == (member, "resource_exhausted", limit, observed)
 
 
-@pytest.mark.spec("octet.model.order-in-a-record")
+@pytest.mark.spec("octet.model.check-order")
 def test_unknown_members_come_before_declared_ones_and_all_faults_are_reported() -> None:
     value = {"topic": None, "payload": 1, "zz": 1, "aa": 2}
     faults = check(bus.BusPublishParams, value)
@@ -109,7 +117,7 @@ def test_unknown_members_come_before_declared_ones_and_all_faults_are_reported()
     assert caught.value.faults == tuple(faults)
 
 
-@pytest.mark.spec("octet.model.order-in-a-record")
+@pytest.mark.spec("octet.model.check-order")
 def test_the_first_fault_decides_the_row() -> None:
     params = {"name": "x" * 129, "arguments": None, "context": 0}
     with pytest.raises(InvalidParamsError) as caught:
@@ -132,7 +140,7 @@ def test_hostile_values_yield_a_bounded_list_of_safe_faults() -> None:
     assert len(parts) == MAX_REPORTED_FAULTS
 
 
-@pytest.mark.spec("octet.model.optional-non-null-refuses-null")
+@pytest.mark.spec("octet.model.null-field", "octet.disposition.reason-null")
 @pytest.mark.parametrize(
     ("kind", "value", "path"),
     [
@@ -145,7 +153,13 @@ def test_an_optional_member_that_is_not_nullable_refuses_null(kind: type, value:
     assert [fault.path for fault in check(kind, value)] == [path]
 
 
-@pytest.mark.spec("octet.cancel.params")
+@pytest.mark.spec(
+    "octet.model.cancel-request-params",
+    "octet.bound.max-reason-bytes",
+    "octet.bound.max-json-rpc-id-bytes",
+    "octet.error.bound-class",
+    "octet.model.cancel-request-result",
+)
 def test_cancel_params() -> None:
     assert decode(models.CancelRequestParams, {"id": "a"}) == models.CancelRequestParams(id="a")
     assert first(models.CancelRequestParams, {"id": True}) == ("id", "invalid_params")
@@ -156,7 +170,7 @@ def test_cancel_params() -> None:
     assert encode(models.CancelRequestResult()) == {"terminal": "cancelled"}
 
 
-@pytest.mark.spec("octet.shutdown.exact-result")
+@pytest.mark.spec("octet.model.shutdown-result", "octet.model.shutdown-params", "octet.shutdown.terminal")
 def test_shutdown_records_are_exact() -> None:
     assert models.decode_shutdown_result({"terminal": "shutdown"}) == models.ShutdownResult()
     assert encode(models.ShutdownParams()) == {}
@@ -166,7 +180,15 @@ def test_shutdown_records_are_exact() -> None:
     assert first(models.ShutdownParams, {"force": True}) == ("'force'", "invalid_params")
 
 
-@pytest.mark.spec("octet.hook.dispositions")
+@pytest.mark.spec(
+    "octet.model.disposition",
+    "octet.disposition.continue",
+    "octet.disposition.deny",
+    "octet.disposition.defer",
+    "octet.disposition.reason-bytes",
+    "octet.disposition.unknown-kind",
+    "octet.bound.max-reason-bytes",
+)
 def test_dispositions() -> None:
     def decide(**members: Any) -> Any:
         return models.decode_hook_result({"disposition": members}).disposition
@@ -188,13 +210,15 @@ def test_dispositions() -> None:
         assert caught.value.name == name, members
 
 
-@pytest.mark.spec("octet.hook.params", "octet.bounds.session-hook-id-bytes")
+@pytest.mark.spec("octet.model.session-hook-params", "octet.bound.max-session-hook-id-bytes")
 def test_session_hook_params_both_ways() -> None:
     end = {
         "hook": "session_end",
         "payload": {"binding": BINDING, "outcome": "completed", "reason": "shutdown", "duration_ms": 0},
     }
-    for wire in ({"hook": "session_start", "payload": {"binding": BINDING}}, end):
+    widest = {**BINDING, "session_id": "s" * 256, "extension_instance_id": "i" * 256}
+    starts = [{"hook": "session_start", "payload": {"binding": binding}} for binding in (BINDING, widest)]
+    for wire in (*starts, end):
         assert models.SESSION_HOOK_PARAMS.encode(models.decode_hook_params(wire)) == wire
     faults = [
         ({"hook": "turn_start", "payload": {}}, ("hook", "invalid_params")),
@@ -223,7 +247,12 @@ def test_session_hook_params_both_ways() -> None:
         assert first(models.SESSION_HOOK_PARAMS, value) == expected
 
 
-@pytest.mark.spec("octet.bus.params-shape")
+@pytest.mark.spec(
+    "octet.model.bus-declare-params",
+    "octet.model.bus-field-spec",
+    "octet.model.integer-unsigned",
+    "octet.model.field-type",
+)
 def test_bus_declare_params() -> None:
     wire = {"binding_id": "b", "topic": "bus.tide.level", "fields": [{**FIELD, "minimum": -5, "maximum": 9}]}
     declared = decode(bus.BusDeclareParams, wire)
@@ -244,7 +273,7 @@ def test_bus_declare_params() -> None:
     assert check(bus.BusDeclareParams, {**wire, "fields": [{**FIELD, "values": ["v"] * 32}] * 24}) == []
 
 
-@pytest.mark.spec("octet.bus.params-shape")
+@pytest.mark.spec("octet.model.bus-topic-params", "octet.model.bus-publish-params")
 def test_bus_contents_are_left_to_the_bus() -> None:
     assert check(bus.BusTopicParams, {"binding_id": "", "topic": "no topic at all"}) == []
     assert check(bus.BusPublishParams, {"binding_id": "b" * 999, "topic": "", "payload": [1]}) == []
@@ -256,7 +285,7 @@ def test_bus_contents_are_left_to_the_bus() -> None:
     assert [fault.path for fault in check(bus.BusPublishParams, forged)] == ["'publisher'", "'sequence'"]
 
 
-@pytest.mark.spec("octet.bus.subscribe-result", "octet.bus.lifecycle-params")
+@pytest.mark.spec("octet.model.bus-subscribe-result", "octet.model.bus-lifecycle-params")
 def test_bus_unions_both_ways() -> None:
     source = {"publisher_instance_id": "ab", "process_generation": 2}
     topic = {"binding_id": "b", "topic": "bus.tide.level", "topic_revision": 4, **source}

@@ -54,6 +54,7 @@ def test_a_right_selection_is_the_contract(good_result: GoodResult) -> None:
     assert [tool.name for tool in selection.tools] == ["tide"]
 
 
+@pytest.mark.spec("octet.selection.list-order")
 def test_list_order_carries_no_meaning(good_result: GoodResult) -> None:
     result = good_result(tools=("a", "b"))
     for path in ("contract/capabilities", "contract/methods", "tools"):
@@ -63,16 +64,29 @@ def test_list_order_carries_no_meaning(good_result: GoodResult) -> None:
 
 
 @pytest.mark.spec(
-    "octet.select.shape",
-    "octet.select.version",
-    "octet.select.names",
-    "octet.select.deferred",
-    "octet.select.method-needs-capability",
-    "octet.select.limits",
-    "octet.select.required",
-    "octet.select.bus-lifecycle",
-    "octet.select.bus-event",
-    "octet.select.session-hooks",
+    "octet.selection.response-shape",
+    "octet.selection.version",
+    "octet.selection.schema",
+    "octet.selection.encoding",
+    "octet.selection.name-count",
+    "octet.selection.name-bytes",
+    "octet.selection.unknown-name",
+    "octet.selection.duplicate-name",
+    "octet.selection.deferred-name",
+    "octet.selection.method-without-capability",
+    "octet.selection.missing-required",
+    "octet.selection.limit-zero",
+    "octet.selection.limit-over-maximum",
+    "octet.selection.limit-fraction",
+    "octet.selection.bus-needs-lifecycle",
+    "octet.selection.subscribe-needs-event",
+    "octet.selection.hooks-need-pair",
+    "octet.bound.max-capabilities",
+    "octet.bound.max-methods",
+    "octet.bound.max-capability-name-bytes",
+    "octet.bound.max-method-name-bytes",
+    "octet.bound.max-tools",
+    "octet.bound.max-frame-bytes",
 )
 @pytest.mark.parametrize(
     ("path", "value", "name", "fault"),
@@ -85,6 +99,8 @@ def test_list_order_carries_no_meaning(good_result: GoodResult) -> None:
         ("contract/schema", "octet.extension.api/0.4", "version_mismatch", "contract.schema"),
         ("contract/encoding", "json", "invalid_params", "contract.encoding"),
         ("contract/capabilities", ["core"] * 33, "resource_exhausted", "contract.capabilities"),
+        ("contract/capabilities", ["core"] * 32, "capability_mismatch", "contract.capabilities[1]"),
+        ("contract/methods", ["initialize"] * 64, "capability_mismatch", "contract.methods[1]"),
         ("contract/methods", ["initialize"] * 65, "resource_exhausted", "contract.methods"),
         ("contract/capabilities", lambda n: [*n, ""], "invalid_params", "contract.capabilities[5]"),
         ("contract/capabilities", lambda n: [*n, "x" * 65], "invalid_params", "contract.capabilities[5]"),
@@ -122,7 +138,7 @@ def test_each_fault(good_result: GoodResult, path: str, value: Any, name: str, f
     assert (error.name, error.path) == (name, fault)
 
 
-@pytest.mark.spec("octet.select.offered")
+@pytest.mark.spec("octet.selection.not-offered", "octet.capability.offered-when-bound")
 @pytest.mark.parametrize("names", ["session_lifecycle session/create", "theme_selection theme/select"])
 def test_a_known_but_unoffered_service_is_refused(good_result: GoodResult, names: str) -> None:
     capability, method = names.split()
@@ -134,7 +150,7 @@ def test_a_known_but_unoffered_service_is_refused(good_result: GoodResult, names
     assert "'event_bus' was not offered" in str(error)
 
 
-@pytest.mark.spec("octet.select.limits")
+@pytest.mark.spec("octet.selection.limit-over-offer", "octet.selection.limit-lower")
 def test_a_limit_above_the_offer_is_refused(good_result: GoodResult) -> None:
     offer = build_offer(
         ["event_bus"], limits=ProtocolLimits(max_frame_bytes=4_096, max_concurrent_requests=1, max_tools=1)
@@ -146,14 +162,14 @@ def test_a_limit_above_the_offer_is_refused(good_result: GoodResult) -> None:
         assert (error.name, error.path, error.observed) == ("capability_mismatch", f"contract.limits.{limit}", value)
 
 
-@pytest.mark.spec("octet.select.bus-event")
+@pytest.mark.spec("octet.selection.subscribe-needs-event")
 def test_a_bus_without_subscriptions_needs_no_event(good_result: GoodResult) -> None:
     drop = {"bus/event", "bus/subscribe", "bus/declare", "bus/unsubscribe", "bus/publish"}
     result = changed(good_result(), "contract/methods", lambda names: [name for name in names if name not in drop])
     assert "bus/lifecycle" in check_selection(result, offer=OFFER, expectation=TIDE).methods
 
 
-@pytest.mark.spec("octet.select.session-hooks")
+@pytest.mark.spec("octet.selection.hooks-need-pair")
 def test_declared_session_hooks_capability_and_method_go_together(good_result: GoodResult) -> None:
     hooks = Expectation(tools=("tide",), session_hooks=True)
     assert "hook/run" in check_selection(good_result(hooks=True), offer=OFFER, expectation=hooks).methods
@@ -165,7 +181,7 @@ def test_declared_session_hooks_capability_and_method_go_together(good_result: G
     assert [fault.path for fault in refusal(without_method, hooks).faults] == ["contract.methods"]
 
 
-@pytest.mark.spec("octet.select.deferred-contributions")
+@pytest.mark.spec("octet.selection.deferred-contribution")
 def test_deferred_contributions_fail_the_start(good_result: GoodResult) -> None:
     error = refusal(good_result(), Expectation(tools=("tide",), deferred=("commands", "menu")))
     assert error.name == "capability_mismatch"
@@ -175,7 +191,7 @@ def test_deferred_contributions_fail_the_start(good_result: GoodResult) -> None:
     ]
 
 
-@pytest.mark.spec("octet.select.tool-set")
+@pytest.mark.spec("octet.selection.tools-match-manifest")
 def test_the_tool_set_is_that_of_the_manifest(good_result: GoodResult) -> None:
     for names, problem in [
         (("tide", "tide"), "'tide' appears twice"),
@@ -186,7 +202,7 @@ def test_the_tool_set_is_that_of_the_manifest(good_result: GoodResult) -> None:
         assert (error.name, error.faults[0].problem) == ("capability_mismatch", problem)
 
 
-@pytest.mark.spec("octet.select.tool-count")
+@pytest.mark.spec("octet.selection.too-many-tools", "octet.bound.max-tools")
 def test_tools_above_the_selected_count(good_result: GoodResult) -> None:
     names = tuple(f"t{index}" for index in range(3))
     expectation = Expectation(tools=names)
@@ -198,7 +214,12 @@ def test_tools_above_the_selected_count(good_result: GoodResult) -> None:
 SCHEMA = {"type": "object", "properties": {"a": {"items": {"anyOf": [{"const": 1}]}}}, "additionalProperties": False}
 
 
-@pytest.mark.spec("octet.tool.definition", "octet.tool.output-schema", "octet.bounds.tool-name-bytes")
+@pytest.mark.spec(
+    "octet.selection.tool-description",
+    "octet.selection.tool-parameters",
+    "octet.selection.tool-output-schema",
+    "octet.bound.max-tool-description-bytes",
+)
 @pytest.mark.parametrize(
     ("member", "value", "name", "path"),
     [
@@ -245,7 +266,13 @@ def test_faults_of_a_tool_definition(good_result: GoodResult, member: str, value
     assert (error.name, error.path) == (name, f"tools[0].{path}")
 
 
-@pytest.mark.spec("octet.tool.definition", "octet.tool.output-schema", "octet.bounds.tool-name-bytes")
+@pytest.mark.spec(
+    "octet.selection.tool-name",
+    "octet.selection.tool-output-schema",
+    "octet.bound.max-tool-name-bytes",
+    "octet.bound.max-tool-description-bytes",
+    "octet.model.byte-length",
+)
 def test_tool_definitions_at_their_bounds(good_result: GoodResult) -> None:
     for name in ("n" * 128, "é" * 64, "with space.and-dash"):
         result = changed(good_result(tools=(name,)), "tools/0/description", "é" * 2_048)
@@ -262,7 +289,7 @@ def test_tool_definitions_at_their_bounds(good_result: GoodResult) -> None:
         assert str(error).isprintable()
 
 
-@pytest.mark.spec("octet.tool.output-schema")
+@pytest.mark.spec("octet.selection.tool-output-schema")
 def test_the_depth_of_an_output_schema_is_bounded(good_result: GoodResult) -> None:
     def nested(levels: int) -> dict[str, Any]:
         schema: dict[str, Any] = {}
@@ -276,7 +303,7 @@ def test_the_depth_of_an_output_schema_is_bounded(good_result: GoodResult) -> No
     assert (error.name, error.limit, error.observed) == ("invalid_params", "MAX_JSON_DEPTH", 33)
 
 
-@pytest.mark.spec("octet.tool.catalogue-schema-bytes")
+@pytest.mark.spec("octet.selection.tool-schemas-total")
 def test_all_schemas_of_a_catalogue_together_are_bounded(good_result: GoodResult) -> None:
     names = ("a", "b")
     expectation = Expectation(tools=names)
@@ -288,7 +315,7 @@ def test_all_schemas_of_a_catalogue_together_are_bounded(good_result: GoodResult
     assert (error.name, error.limit, error.observed) == ("resource_exhausted", "MAX_CATALOGUE_SCHEMA_BYTES", 4_194_306)
 
 
-@pytest.mark.spec("octet.select.order")
+@pytest.mark.spec("octet.selection.first-fault")
 def test_checks_run_in_a_fixed_order(good_result: GoodResult) -> None:
     """A result with one fault of every step; each repair uncovers the next step's fault."""
     result = good_result(bus=True, tools=("tide", "moon"))

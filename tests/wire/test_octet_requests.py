@@ -54,7 +54,7 @@ def diagnostics(wire: Any) -> list[str]:
     return [event.text for event in events]
 
 
-@pytest.mark.spec("octet.request.host-ids-rise", "octet.request.any-order")
+@pytest.mark.spec("octet.envelope.host-ids", "octet.envelope.out-of-order")
 def test_ids_rise_and_answers_may_come_in_any_order(new_wire: NewWire) -> None:
     wire = new_wire().ready()
     one, two = wire.call(), wire.call()
@@ -65,7 +65,7 @@ def test_ids_rise_and_answers_may_come_in_any_order(new_wire: NewWire) -> None:
     assert wire.connection.next_deadline() is None
 
 
-@pytest.mark.spec("octet.request.slots")
+@pytest.mark.spec("octet.tool-call.concurrency", "octet.selection.limit-lower", "octet.bound.max-concurrent-requests")
 def test_calls_beyond_the_selected_concurrency_wait_in_order(new_wire: NewWire) -> None:
     wire = new_wire().ready(max_concurrent_requests=2)
     calls = [wire.call() for _ in range(4)]
@@ -80,7 +80,7 @@ def test_calls_beyond_the_selected_concurrency_wait_in_order(new_wire: NewWire) 
     assert [request.settled for request in calls] == [True, True, False, False]
 
 
-@pytest.mark.spec("octet.request.slots-bypassed")
+@pytest.mark.spec("octet.tool-call.bypass")
 def test_hooks_and_shutdown_bypass_the_slots(new_wire: NewWire) -> None:
     wire = new_wire().ready(hooks=True, max_concurrent_requests=1)
     wire.call(), wire.call()
@@ -94,7 +94,7 @@ def test_hooks_and_shutdown_bypass_the_slots(new_wire: NewWire) -> None:
     assert wire.written() == [call(4)]
 
 
-@pytest.mark.spec("octet.request.timeout")
+@pytest.mark.spec("octet.tool-call.wait-counts")
 def test_the_timeout_runs_while_a_call_waits_for_a_slot(new_wire: NewWire) -> None:
     wire = new_wire().ready(max_concurrent_requests=1)
     sent = wire.call(timeout_ms=60_000)
@@ -109,7 +109,7 @@ def test_the_timeout_runs_while_a_call_waits_for_a_slot(new_wire: NewWire) -> No
     assert wire.connection.next_deadline() == 65_000 and not sent.settled
 
 
-@pytest.mark.spec("octet.request.timeout", "octet.cancel.one-notice", "octet.cancel.grace")
+@pytest.mark.spec("octet.cancel.grace", "octet.cancel.timeout-cancels", "octet.tool-call.timeout")
 def test_a_timeout_cancels_once_and_then_the_process_must_answer(new_wire: NewWire) -> None:
     wire = new_wire().ready()
     request = wire.call(timeout_ms=500)
@@ -128,7 +128,7 @@ def test_a_timeout_cancels_once_and_then_the_process_must_answer(new_wire: NewWi
     assert wire.settled == [request]
 
 
-@pytest.mark.spec("octet.request.timeout")
+@pytest.mark.spec("octet.tool-call.default-timeout")
 def test_the_default_timeout_is_the_setting(new_wire: NewWire) -> None:
     wire = new_wire().ready()
     assert wire.call().timeout_ms == 30_000
@@ -137,7 +137,7 @@ def test_the_default_timeout_is_the_setting(new_wire: NewWire) -> None:
         wire.call(timeout_ms=0)
 
 
-@pytest.mark.spec("octet.cancel.queued-frame-skipped")
+@pytest.mark.spec("octet.cancel.queued-skipped")
 def test_a_cancel_before_the_frame_leaves_sends_nothing(new_wire: NewWire) -> None:
     wire = new_wire().ready(max_concurrent_requests=1)
     queued, waiting, third = wire.call(), wire.call(), wire.call()
@@ -153,7 +153,7 @@ def test_a_cancel_before_the_frame_leaves_sends_nothing(new_wire: NewWire) -> No
     assert diagnostics(wire) == ["tide: ignored an answer to id 2, which is unknown or already answered"]
 
 
-@pytest.mark.spec("octet.cancel.one-notice", "octet.cancel.idempotent")
+@pytest.mark.spec("octet.cancel.idempotent", "octet.cancel.notification", "octet.cancel.caller-released")
 def test_a_cancel_of_a_sent_call_releases_the_caller_and_sends_one_notice(new_wire: NewWire) -> None:
     wire = new_wire().ready()
     request = wire.call()
@@ -165,7 +165,7 @@ def test_a_cancel_of_a_sent_call_releases_the_caller_and_sends_one_notice(new_wi
     assert wire.written() == [cancel(2, "user")]
 
 
-@pytest.mark.spec("octet.cancel.during-write")
+@pytest.mark.spec("octet.cancel.being-written")
 def test_a_cancel_during_the_write_lets_it_finish_and_then_sends_one_notice(new_wire: NewWire) -> None:
     wire = new_wire().ready()
     request = wire.call()
@@ -178,7 +178,7 @@ def test_a_cancel_during_the_write_lets_it_finish_and_then_sends_one_notice(new_
     assert wire.written() == [cancel(2, "user")]
 
 
-@pytest.mark.spec("octet.cancel.during-write")
+@pytest.mark.spec("octet.cancel.being-written")
 def test_a_call_answered_before_its_write_was_reported_is_not_cancelled_any_more(new_wire: NewWire) -> None:
     wire = new_wire().ready()
     request = wire.call()
@@ -190,7 +190,7 @@ def test_a_call_answered_before_its_write_was_reported_is_not_cancelled_any_more
     assert wire.written() == []
 
 
-@pytest.mark.spec("octet.cancel.late-answer")
+@pytest.mark.spec("octet.cancel.late-answer", "octet.cancel.terminal-result")
 def test_the_first_late_answer_clears_the_tombstone_and_the_second_is_unknown(new_wire: NewWire) -> None:
     wire = new_wire().ready(max_concurrent_requests=1)
     request, waiting = wire.call(), wire.call()
@@ -207,7 +207,7 @@ def test_the_first_late_answer_clears_the_tombstone_and_the_second_is_unknown(ne
     assert wire.connection.phase is Phase.READY
 
 
-@pytest.mark.spec("octet.cancel.tombstone-age")
+@pytest.mark.spec("octet.cancel.tombstones")
 def test_without_a_grace_a_tombstone_is_forgotten_and_its_slot_given_back(new_wire: NewWire) -> None:
     wire = new_wire(cancel_grace_ms=None).ready(max_concurrent_requests=1)
     request, waiting = wire.call(), wire.call(timeout_ms=60_000)
@@ -223,7 +223,7 @@ def test_without_a_grace_a_tombstone_is_forgotten_and_its_slot_given_back(new_wi
     assert "unknown" in diagnostics(wire)[0]
 
 
-@pytest.mark.spec("octet.cancel.tombstone-count")
+@pytest.mark.spec("octet.cancel.tombstones")
 def test_at_most_512_tombstones_are_kept(new_wire: NewWire) -> None:
     wire = new_wire(cancel_grace_ms=None).ready(hooks=True)
     for _ in range(513):
@@ -236,7 +236,7 @@ def test_at_most_512_tombstones_are_kept(new_wire: NewWire) -> None:
     assert ["unknown" in text for text in diagnostics(wire)] == [True, False]
 
 
-@pytest.mark.spec("octet.cancel.terminal-race")
+@pytest.mark.spec("octet.cancel.race", "octet.cancel.settled")
 def test_an_answer_before_the_cancel_wins(new_wire: NewWire) -> None:
     wire = new_wire().ready()
     request = wire.call()
@@ -247,7 +247,7 @@ def test_an_answer_before_the_cancel_wins(new_wire: NewWire) -> None:
     assert (request.result, request.error, wire.settled, wire.written()) == ("won", None, [request], [])
 
 
-@pytest.mark.spec("octet.cancel.terminal-race")
+@pytest.mark.spec("octet.cancel.unasked-32800")
 def test_a_cancelled_error_nobody_asked_for_is_an_ordinary_remote_error(new_wire: NewWire) -> None:
     wire = new_wire().ready()
     request = wire.call()
@@ -257,7 +257,7 @@ def test_a_cancelled_error_nobody_asked_for_is_an_ordinary_remote_error(new_wire
     assert type(request.error) is RemoteError and request.error.name == "request_cancelled"
 
 
-@pytest.mark.spec("octet.error.data-absent-or-null")
+@pytest.mark.spec("octet.envelope.error-data")
 @pytest.mark.parametrize("data", [ABSENT, None, {"reason": "x"}])
 def test_a_remote_error_keeps_its_data_as_sent(new_wire: NewWire, data: Any) -> None:
     wire = new_wire().ready()
@@ -271,7 +271,7 @@ def test_a_remote_error_keeps_its_data_as_sent(new_wire: NewWire, data: Any) -> 
     assert request.error.data is data if data is ABSENT or data is None else request.error.data == data
 
 
-@pytest.mark.spec("octet.tool-result.bad-result-fails-the-call")
+@pytest.mark.spec("octet.tool-call.bad-result")
 def test_a_result_of_the_wrong_shape_fails_that_call_and_the_stream_lives(new_wire: NewWire) -> None:
     wire = new_wire().ready()
     bad, good = wire.call(decode=decode_tool_result), wire.call(decode=decode_tool_result)
@@ -302,7 +302,7 @@ def test_whatever_a_decoder_raises_becomes_a_result_error(new_wire: NewWire) -> 
     assert (second.error.name, second.error.limit, second.error.observed) == ("resource_exhausted", "L", 2)
 
 
-@pytest.mark.spec("octet.response.unknown-id")
+@pytest.mark.spec("octet.envelope.response-unknown-id")
 def test_an_answer_to_an_unknown_id_changes_nothing(new_wire: NewWire) -> None:
     wire = new_wire().ready()
     queued = wire.call()
@@ -364,7 +364,7 @@ def test_a_callback_may_cancel_others_while_the_connection_ends(new_wire: NewWir
     assert len(wire.events()) == 1
 
 
-@pytest.mark.spec("octet.drain.no-new-calls")
+@pytest.mark.spec("octet.shutdown.no-new-calls")
 def test_draining_refuses_new_calls_but_not_those_that_bypass(new_wire: NewWire) -> None:
     wire = new_wire().ready(hooks=True)
     request = wire.call()
@@ -381,7 +381,7 @@ def test_draining_refuses_new_calls_but_not_those_that_bypass(new_wire: NewWire)
     assert request.result == "still"
 
 
-@pytest.mark.spec("octet.request.settles-once")
+@pytest.mark.spec("octet.cancel.every-request-ends-once")
 def test_close_settles_everything_open_once(new_wire: NewWire) -> None:
     wire = new_wire().ready(max_concurrent_requests=2)
     sent, writing, waiting = wire.call(), wire.call(), wire.call()
@@ -400,7 +400,7 @@ def test_close_settles_everything_open_once(new_wire: NewWire) -> None:
     assert wire.connection.next_frame() is None and wire.connection.next_deadline() is None
 
 
-@pytest.mark.spec("octet.writer.queue-bound")
+@pytest.mark.spec("octet.process.writer-bound")
 def test_requests_and_cancels_wait_for_room_in_the_writer_queue(new_wire: NewWire) -> None:
     wire = new_wire().ready()
     sent = wire.call()
@@ -414,7 +414,7 @@ def test_requests_and_cancels_wait_for_room_in_the_writer_queue(new_wire: NewWir
     assert frames[128:] == [cancel(2, "user"), call(3)]
 
 
-@pytest.mark.spec("octet.writer.queue-bound")
+@pytest.mark.spec("octet.cancel.late-answer")
 def test_a_held_cancel_is_dropped_when_the_answer_comes_first(new_wire: NewWire) -> None:
     wire = new_wire().ready()
     sent = wire.call()
@@ -467,7 +467,7 @@ def test_parameters_without_a_canonical_form_are_refused_before_anything_happens
     assert wire.connection.queued_frames == 0 and wire.connection.next_deadline() is None
 
 
-@pytest.mark.spec("octet.cancel.params")
+@pytest.mark.spec("octet.cancel.reason-bound", "octet.bound.max-reason-bytes")
 def test_a_cancel_reason_is_bounded_and_left_out_when_the_frame_has_no_room(new_wire: NewWire) -> None:
     wire = new_wire().ready(max_frame_bytes=120)
     request = wire.call()
@@ -491,7 +491,7 @@ def test_timers_of_finished_requests_do_not_pile_up(new_wire: NewWire) -> None:
     assert wire.connection.next_deadline() is None
 
 
-@pytest.mark.spec("octet.request.settles-once")
+@pytest.mark.spec("octet.cancel.every-request-ends-once")
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
