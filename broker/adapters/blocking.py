@@ -8,15 +8,19 @@ import os
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from broker.adapters.aio import AsyncHost, AsyncSession
+from broker.adapters.aio.host import Decide
 from broker.bus import Bus, Peer
 from broker.clock import Clock
 from broker.errors import CancelledError, UsageError
-from broker.host import Extension, HostSettings, Notice
+from broker.host import ArtifactWindow, Extension, HostSettings, McpServer, Notice
+from broker.wire.mcp.requests import Progress
 from broker.wire.octet.manifest import Manifest
 from broker.wire.octet.models import ToolCallResult
+from broker.wire.odek.config import ServerConfig
+from broker.wire.odek.result import ToolOutput
 
 T = TypeVar("T")
 
@@ -81,10 +85,10 @@ class _Loop:
         await asyncio.gather(*left, return_exceptions=True)
 
 
-class PendingCall:
+class PendingCall(Generic[T]):
     """A tool call on its way in a :class:`BlockingSession`."""
 
-    def __init__(self, future: concurrent.futures.Future[ToolCallResult]) -> None:
+    def __init__(self, future: concurrent.futures.Future[T]) -> None:
         self._future = future
 
     @property
@@ -92,7 +96,7 @@ class PendingCall:
         """Whether it settled."""
         return self._future.done()
 
-    def result(self, timeout: float | None = None) -> ToolCallResult:
+    def result(self, timeout: float | None = None) -> T:
         """Wait, at most ``timeout`` seconds, for the result; the call itself goes on after a ``TimeoutError``."""
         try:
             return self._future.result(timeout)
@@ -121,9 +125,10 @@ class BlockingHost:
         settings: HostSettings | None = None,
         clock: Clock | None = None,
         environ: Mapping[str, str] | None = None,
+        approve: Decide | None = None,
     ) -> None:
         self._loop = _Loop()
-        self._host = AsyncHost(settings=settings, clock=clock, environ=environ)
+        self._host = AsyncHost(settings=settings, clock=clock, environ=environ, approve=approve)
         self._closing = threading.Lock()
 
     def open_session(self, workspace: str | os.PathLike[str] = ".", *, name: str | None = None) -> BlockingSession:
@@ -186,9 +191,54 @@ class BlockingSession:
         """Call a tool and wait; see :meth:`AsyncSession.call`."""
         return self.submit(extension, tool, arguments, timeout=timeout).result()
 
-    def submit(self, extension: str, tool: str, arguments: Any = None, *, timeout: float | None = None) -> PendingCall:
+    def submit(
+        self, extension: str, tool: str, arguments: Any = None, *, timeout: float | None = None
+    ) -> PendingCall[ToolCallResult]:
         """Begin to call a tool; many calls can be on their way at once."""
         return PendingCall(self._loop.submit(self._session.call(extension, tool, arguments, timeout=timeout)))
+
+    def start_server(self, config: ServerConfig) -> McpServer:
+        """Start an MCP server and wait until its tools are listed; see :meth:`AsyncSession.start_server`."""
+        return self._loop.run(self._session.start_server(config))
+
+    def call_server(
+        self,
+        server: str,
+        tool: str,
+        arguments: Any = None,
+        *,
+        timeout: float | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+        untrusted: bool = False,
+    ) -> ToolOutput:
+        """Call a tool of an MCP server and wait; see :meth:`AsyncSession.call_server`."""
+        return self.submit_server(
+            server, tool, arguments, timeout=timeout, on_progress=on_progress, untrusted=untrusted
+        ).result()
+
+    def submit_server(
+        self,
+        server: str,
+        tool: str,
+        arguments: Any = None,
+        *,
+        timeout: float | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+        untrusted: bool = False,
+    ) -> PendingCall[ToolOutput]:
+        """Begin to call a tool of an MCP server; ``on_progress`` runs in the host's thread."""
+        work = self._session.call_server(
+            server, tool, arguments, timeout=timeout, on_progress=on_progress, untrusted=untrusted
+        )
+        return PendingCall(self._loop.submit(work))
+
+    def stop_server(self, server: str) -> None:
+        """Stop one MCP server in order."""
+        self._loop.run(self._session.stop_server(server))
+
+    def read_artifact(self, artifact_id: str, *, offset: int = 0, limit: int | None = None) -> ArtifactWindow:
+        """Part of an artifact that a call brought, by its id and verified anew."""
+        return self._loop.run(self._session.read_artifact(artifact_id, offset=offset, limit=limit))
 
     def reload(self, extension: str, manifest: Manifest | None = None) -> Extension:
         """Replace an extension's process by a new generation."""

@@ -12,7 +12,7 @@ from broker.limits import MAX_BUS_MESSAGE_AGE_MS
 
 
 class Held:
-    """A message on its way out. ``release()`` it once its bytes are written or dropped; also a context manager.
+    """A message on its way out. ``release()`` it once its bytes are written, or ``discard()`` it; a context manager.
 
     ``valid`` turns false when the message may no longer be delivered: its subscription, binding or publisher is gone,
     it is older than 30000 ms, or the peer is closed. A writer that has not started then drops it; one that has started
@@ -52,6 +52,25 @@ class Held:
                 self._released = True
                 self._inbox.held -= 1
                 self._inbox.refund(message_size(self._original))
+
+    def discard(self) -> None:
+        """Give the credit back for a message that was not delivered; it is counted as what it became. Idempotent."""
+        with self._lock:
+            if self._released:
+                return
+            self._released = True
+            inbox, message = self._inbox, self._original
+            inbox.held -= 1
+            inbox.taken -= 1
+            inbox.refund(message_size(message))
+            if inbox.closed:
+                inbox.discarded += 1
+            elif not inbox.valid(message):
+                inbox.invalidated += 1
+            elif self.valid_until_ms is not None and self._now() > self.valid_until_ms:
+                inbox.expired += 1
+            else:
+                inbox.discarded += 1
 
     def __enter__(self) -> Held:
         return self

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from broker.bus.delivery import Handler, Registration, check_handler
@@ -129,9 +129,7 @@ class Peer:
             topic = typed_topic(topic).name
         self._bus._unsubscribe(self, topic, binding_id)
 
-    def publish(
-        self, topic: Any, payload: Mapping[str, Any] | None = None, *, binding_id: str | None = None
-    ) -> Receipt:
+    def publish(self, topic: Any, payload: dict[str, Any] | None = None, *, binding_id: str | None = None) -> Receipt:
         """Publish to one of this peer's own topics: a name with a payload, or an instance of a topic class alone.
 
         All or nothing: either every current subscriber has room and gets the event, or nobody does and no sequence is

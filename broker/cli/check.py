@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,7 +29,7 @@ def check(paths: Sequence[Path]) -> int:
         try:
             files = find_manifests(path)
         except SetupError as error:
-            print(escape(str(error)), file=sys.stderr)
+            print(escape(str(error)))
             status = SETUP
             continue
         for file in files:
@@ -45,12 +44,12 @@ def _check_servers(path: Path) -> bool:
         found = load_servers(path)
     except SetupError as error:
         for fault in error.faults or (error,):
-            print(f"{shown}: {escape(str(fault))}", file=sys.stderr)
+            print(f"{shown}: {escape(str(fault))}")
         return False
     for warning in found.warnings:
-        print(f"warning: {shown}: {escape(warning)}", file=sys.stderr)
+        print(f"warning: {shown}: {escape(warning)}")
     for name, reason in found.refused.items():
-        print(f"{shown}: server {escape(name)}: {escape(reason)}", file=sys.stderr)
+        print(f"{shown}: server {escape(name)}: {escape(reason)}")
     for server in found.servers:
         state = "" if server.enabled else ", not enabled"
         print(f"{shown}: ok: server {server.name}: {escape(server.command)}{state}")
@@ -63,13 +62,13 @@ def _check_file(file: Path) -> bool:
         manifest = load_manifest(file)
     except SetupError as error:
         for fault in error.faults or (error,):
-            print(f"{shown}: {escape(str(fault))}", file=sys.stderr)
+            print(f"{shown}: {escape(str(fault))}")
         return False
     for warning in directory_warnings(manifest):
-        print(f"warning: {escape(str(warning))}", file=sys.stderr)
+        print(f"warning: {escape(str(warning))}")
     about = f"{manifest.name} {manifest.version}, extension API {manifest.api_version}, {manifest.wire}"
     if manifest.api_version not in SUPPORTED_API_VERSIONS:
-        print(f"{shown}: {about}: sound, but this wire is not built yet", file=sys.stderr)
+        print(f"{shown}: {about}: sound, but this wire is not built yet")
         return False
     print(f"{shown}: ok: {about}")
     return True

@@ -53,7 +53,7 @@ async def run(given: argparse.Namespace) -> int:
         view.close()
     if view.failure is not None:
         raise view.failure
-    if len(unstartable) == len(sources):
+    if unstartable and len(unstartable) == len(sources):
         return SETUP
     return FAILURE if failures else OK
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from broker.errors import (
     BrokerError,
     CancelledError,
+    CanonicalError,
     ExtensionError,
     InvalidParamsError,
     NegotiationError,
@@ -120,7 +121,18 @@ class Extension:
             raise InvalidParamsError("arguments: null is not allowed", extension=self.name, tool=tool, path="arguments")
         call = Call(generation)
         params = {"name": tool, "arguments": arguments, "context": self._context(generation)}
-        call._request = generation.call(params, timeout_ms, call._settled)
+        try:
+            call._request = generation.call(params, timeout_ms, call._settled)
+        except CanonicalError as error:
+            raise InvalidParamsError(
+                f"{self.name} {tool}: arguments have no canonical form: {error}",
+                extension=self.name,
+                tool=tool,
+                path=error.path,
+                limit=error.limit,
+                observed=error.observed,
+                maximum=error.maximum,
+            ) from error
         self.session.changed()
         return call
 

@@ -51,7 +51,11 @@ class BusOutput:
             self.held.release()
             self._done()
 
-    dropped = written
+    def dropped(self) -> None:
+        """It was not delivered: give the credit back, and have it counted as what it became."""
+        if self.held is not None:
+            self.held.discard()
+            self._done()
 
 
 Output: TypeAlias = ControlOutput | BusOutput

@@ -19,6 +19,7 @@ from broker.host.driver import Driver
 from broker.host.extension import Call, Extension
 from broker.host.hooks import check_outcome
 from broker.host.link import ProcessLink, Stage
+from broker.host.mcp_bridge import McpBridge
 from broker.host.mcp_server import McpCall, McpServer
 from broker.host.notices import Diagnostic, Notice
 from broker.host.outcome import Outcome
@@ -160,6 +161,13 @@ class Session:
         if found is None:
             raise InvalidParamsError(f"no tool {name!a:.140} in this session", tool=name, path="tool")
         return self.server(found[0]).call(found[1], arguments, timeout_ms=timeout_ms, untrusted=untrusted)
+
+    def bridge(self, server: str, *, name: str | None = None, notices: bool = False) -> McpBridge:
+        """Give an MCP server a place on the bus as a peer called ``name`` (its own name when left out).
+
+        Raises ``invalid_params`` when the name is taken or no peer's name (lower-case letters, digits, ``_``, ``-``).
+        """
+        return McpBridge(self.server(server), name=name, notices=notices)
 
     def read_artifact(
         self, artifact_id: str, *, offset: int = 0, limit: int = ARTIFACT_READ_DEFAULT_BYTES

@@ -298,3 +298,35 @@ def test_a_held_message_counts_against_a_notice(bus: Bus, alpha: Peer, beta: Pee
     for each in held:
         each.release()
     assert credit(beta) == (0, 0)
+
+
+# -- what a writer gives up --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("octet.bus.credit-process")
+@pytest.mark.parametrize(
+    ("became", "counters"),
+    [
+        ("expired", (0, 1, 0, 0)),
+        ("invalidated", (0, 0, 1, 0)),
+        ("closed", (0, 0, 0, 1)),
+        ("given up", (0, 0, 0, 1)),
+    ],
+)
+def test_a_discarded_message_is_counted_as_what_it_became(
+    clock: ManualClock, alpha: Peer, beta: Peer, became: str, counters: tuple[int, ...]
+) -> None:
+    alpha.publish(STATUS, GREEN)
+    held = hold(beta)
+    if became == "expired":
+        clock.advance_ms(30_001)
+    elif became == "invalidated":
+        beta.unsubscribe(STATUS)
+    elif became == "closed":
+        beta.detach()
+    held.discard()
+    held.discard()
+    held.release()
+    found = beta.statistics()
+    assert (found.taken, found.expired, found.invalidated, found.discarded) == counters
+    assert (found.held_messages, found.queued_messages, found.queued_bytes) == (0, 0, 0)

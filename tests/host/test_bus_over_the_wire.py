@@ -455,6 +455,8 @@ def test_untouched_frames_that_expire_in_a_stalled_writer_give_their_room_back(m
     world.advance(30_001)
     world.until(lambda: _queued(world) == 0)
     assert extension.health is Health.READY
+    stalled = next(peer for peer in world.session.bus.statistics().peers if peer.name == "stalled")
+    assert stalled.expired > 0
     assert fill(world, plugin, 900) == MAX_BUS_QUEUE_MESSAGES
 
 

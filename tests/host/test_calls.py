@@ -9,7 +9,6 @@ from scripts import EMPTY, Actor, answers, refuses
 
 from broker.errors import (
     CancelledError,
-    CanonicalError,
     ExitedError,
     InvalidParamsError,
     RemoteError,
@@ -46,13 +45,13 @@ def test_an_unknown_tool_is_refused_and_nothing_sent(memory: Any, tool: str) -> 
     ("arguments", "kind"),
     [
         (None, InvalidParamsError),
-        ({"x": 1.5}, CanonicalError),
-        ({"x": float("nan")}, CanonicalError),
-        (2**53, CanonicalError),
-        ("\ud800", CanonicalError),
-        ({"\udfff": 1}, CanonicalError),
-        ({1: 2}, CanonicalError),
-        ({"x": object()}, CanonicalError),
+        ({"x": 1.5}, InvalidParamsError),
+        ({"x": float("nan")}, InvalidParamsError),
+        (2**53, InvalidParamsError),
+        ("\ud800", InvalidParamsError),
+        ({"\udfff": 1}, InvalidParamsError),
+        ({1: 2}, InvalidParamsError),
+        ({"x": object()}, InvalidParamsError),
         ({"x": "y" * 1_048_576}, ResourceExhaustedError),
     ],
 )
@@ -71,7 +70,7 @@ def test_arguments_that_contain_themselves_are_refused(memory: Any) -> None:
     extension = start(memory)
     loop: dict[str, Any] = {}
     loop["x"] = loop
-    with pytest.raises(CanonicalError):
+    with pytest.raises(InvalidParamsError):
         extension.call("work", loop)
 
 
@@ -95,7 +94,7 @@ def test_a_tiny_bound_fails_calls_and_hangs_nothing(memory: Any) -> None:
     assert (caught.value.limit, caught.value.maximum) == ("MAX_FRAME_BYTES", 64)
     assert extension.health is Health.READY
     memory.settle(extension.stop())
-    assert memory.exits() == [(1, -9, "was killed without acknowledging shutdown")] or memory.exits()[0][1] == 0
+    assert memory.exits() == [(1, 0, "stopped")]  # shutdown is the one request that fits
 
 
 @pytest.mark.spec("octet.framing.tiny-bound")

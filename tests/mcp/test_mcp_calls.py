@@ -522,6 +522,18 @@ def test_an_answer_right_before_the_end_counts_even_without_lf(mcp: Any, text_re
     assert (first.result, second.result) == (text_result("1"), text_result("2"))
 
 
+@pytest.mark.spec("odek.transport.drain-before-exit", "odek.transport.eof")
+def test_the_last_line_counts_before_what_the_driver_knows_of_the_end(mcp: Any, text_result: Text) -> None:
+    first, second = mcp.sent(), mcp.sent("slow")
+    mcp.receive_raw(json.dumps({"id": first.id, "result": text_result("1")}).encode())
+    failure = ExitedError("srv exited with status 3", status=3, stderr_tail="oops")
+    mcp.peer.receive_eof(failure)
+    assert mcp.events() == [Closed(failure)]
+    assert first.result == text_result("1")
+    assert isinstance(second.error, ExitedError)
+    assert (second.error.status, second.error.stderr_tail, second.error.tool) == (3, "oops", "slow")
+
+
 def test_draining_lets_open_calls_end_and_then_the_output(mcp: Any, text_result: Text) -> None:
     call = mcp.sent()
     mcp.peer.drain()

@@ -194,3 +194,14 @@ def test_a_mebibyte_in_single_bytes_and_many_small_frames_take_linear_time() -> 
     framer.feed(b"{}\n" * 300_000)
     assert len(drain(framer)) == 300_000
     assert time.monotonic() - started < 5
+
+
+def test_the_rest_of_an_ended_stream_can_be_taken_once() -> None:
+    framer = LineFramer(8)
+    framer.feed(b"one\ntwo")
+    assert framer.next_frame() == b"one"
+    assert framer.next_frame() is None
+    assert framer.take_rest() == b"two"
+    assert framer.take_rest() is None
+    assert framer.pending == 0
+    framer.finish()

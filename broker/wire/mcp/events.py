@@ -28,7 +28,10 @@ class CatalogueChanged:
 
 @frozen
 class ServerRequest:
-    """The server asked for something and has been answered; ``refused`` with -32601."""
+    """The server asked for something and has been answered; ``refused`` with -32601.
+
+    The answer is in the writer queue: a driver that drains many events writes in between.
+    """
 
     method: str
     refused: bool

@@ -67,7 +67,7 @@ class McpPeer:
         self._next_token = 1
         self._events: deque[McpEvent] = deque()
         self._eof = self._ended = False
-        self._eof_error: BrokerError | None = None
+        self._eof_failure: BrokerError | None = None
 
     def __repr__(self) -> str:
         return f"<McpPeer {self._server} {self._phase.value}>"
@@ -218,10 +218,13 @@ class McpPeer:
         if self._phase is not Phase.CLOSED:
             self._framer.feed(data)
 
-    def receive_eof(self, error: BrokerError | None = None) -> None:
-        """Take the end of the output, judged when everything before it has been; ``error`` is then the reason."""
+    def receive_eof(self, failure: BrokerError | None = None) -> None:
+        """Take the end of the server's output; judged when everything before it has been, an unterminated line too.
+
+        ``failure`` is the error that open and later calls get, for a driver that knows how the process ended.
+        """
         self._eof = True
-        self._eof_error = error
+        self._eof_failure = failure
 
     def next_event(self) -> McpEvent | None:
         """The next event; buffered bytes are read one line at a time until there is one. ``None``: no more for now."""
@@ -382,7 +385,7 @@ class McpPeer:
         if self._phase is Phase.DRAINING and not any(self.outbound.requests.unsettled()):
             self.close()
         else:
-            self.fail(self._eof_error or ExitedError(f"{self._server} closed its output"))
+            self.fail(self._eof_failure or ExitedError(f"{self._server} closed its output"))
 
     def _end(self, failure: BrokerError | None, error: BrokerError) -> None:
         if self._phase is Phase.CLOSED:
@@ -390,6 +393,7 @@ class McpPeer:
         self._phase = Phase.CLOSED
         self._failure = failure
         self._listing.stop()
+        self._framer = LineFramer(self._settings.max_response_bytes)  # what is left of the stream is not kept
         self.outbound.end(error)
         self.emit(Closed(failure))
         self._ended = True

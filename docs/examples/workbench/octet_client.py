@@ -133,7 +133,7 @@ class Extension:
         return self._revision if self._bound.wait(timeout) else 0
 
     def publish(self, topic: str, payload: dict[str, Any]) -> int:
-        """Publish one event and give its sequence. Raises :class:`RefusedError`, or :class:`UnboundError` without a bus."""
+        """Publish one event; gives its sequence. Raises :class:`RefusedError`; :class:`UnboundError` without a bus."""
         binding = self._binding
         if binding is None or not self._bound.is_set():
             raise UnboundError(topic)
