@@ -161,7 +161,7 @@ class Extension:
     def stop(self, *, outcome: str = "completed") -> Outcome[None]:
         """End in order: ``session_end``, then shutdown; settles when the process is gone. Idempotent.
 
-        ``outcome`` is what ``session_end`` says of the session, one of the seven words it may carry.
+        ``outcome`` is what ``session_end`` says of the session: a word of the octet reference's ``SessionEnd``.
         Raises :class:`~broker.errors.UsageError` for another one.
         """
         check_outcome(outcome)
