@@ -130,6 +130,8 @@ def test_nothing_else_can_be_offered(name: str) -> None:
     ],
 )
 def test_an_offer_stays_within_the_maxima(limits: dict[str, Any], name: str, path: str) -> None:
+    widest = ProtocolLimits(max_frame_bytes=1_048_576, max_concurrent_requests=64, max_tools=256)
+    assert build_offer(limits=widest).limits == widest
     with pytest.raises(InvalidParamsError) as caught:
         build_offer(limits=ProtocolLimits(**limits))
     assert (caught.value.name, caught.value.path) == (name, path)

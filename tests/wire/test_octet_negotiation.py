@@ -311,6 +311,8 @@ def test_all_schemas_of_a_catalogue_together_are_bounded(good_result: GoodResult
     room = 4_194_304 - 18 - len('{"type":"object"}')
     result = changed(good_result(tools=names), "tools/0/parameters", {"description": "x" * room})
     assert check_selection(result, offer=OFFER, expectation=expectation)
+    error = refusal(changed(result, "tools/0/parameters", {"description": "x" * (room + 1)}), expectation)
+    assert (error.limit, error.observed, error.maximum) == ("MAX_CATALOGUE_SCHEMA_BYTES", 4_194_305, 4_194_304)
     error = refusal(changed(result, "tools/1/output_schema", {}), expectation)
     assert (error.name, error.limit, error.observed) == ("resource_exhausted", "MAX_CATALOGUE_SCHEMA_BYTES", 4_194_306)
 
