@@ -135,9 +135,12 @@ class Session:
     def add_server(self, config: ServerConfig) -> McpServer:
         """Add an MCP server without starting it. Raises ``invalid_params`` for a name that is taken.
 
-        A server that has ended gives its name to the next one of that name.
+        A server that has ended gives its name to the next one of that name. One that is not enabled is never started,
+        so that it is refused with :class:`~broker.errors.UsageError`.
         """
         self._require_open()
+        if not config.enabled:
+            raise UsageError(f"server {config.name} is not enabled", extension=config.name, path="enabled")
         older = self._servers.get(config.name)
         if (older is not None and not older.ended) or config.name in self._extensions:
             raise InvalidParamsError(f"{config.name} is in this session already", extension=config.name)

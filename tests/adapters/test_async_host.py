@@ -195,6 +195,26 @@ def test_a_child_gets_the_listed_names_and_no_secret(
     assert not os.path.exists(environment["OCTET_EXTENSION_SCRATCH"])
 
 
+@pytest.mark.spec("octet.process.scratch")
+def test_each_generation_has_a_scratch_directory_of_its_own(play: Any, rogue: Any) -> None:
+    path = rogue(
+        "scratch = os.environ['OCTET_EXTENSION_SCRATCH']; left = os.listdir(scratch)\n"
+        "open(os.path.join(scratch, 'mine'), 'w').close()\n"
+        "start(); serve(lambda m: reply(m, f'{scratch} {left}'))"
+    )
+
+    async def scene(session: AsyncSession) -> None:
+        await session.start(path)
+        first = (await session.call("rogue", "work")).content[0].text
+        await session.reload("rogue")
+        second = (await session.call("rogue", "work")).content[0].text
+        assert first != second
+        assert first.endswith(" []")
+        assert second.endswith(" []")
+
+    play(scene)
+
+
 # -- bytes -------------------------------------------------------------------------------------------------------------
 
 

@@ -79,7 +79,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
         child.close()
 
 
-@pytest.mark.spec("octet.spawn.pipes")
+@pytest.mark.spec("octet.process.working-directory", "octet.process.environment-cleared")
 def test_a_child_has_three_pipes_its_directory_and_exactly_its_environment(run: Run, tmp_path: Path) -> None:
     child = run('read -r line; echo "$line $PWD"; echo problem >&2; env >&2; exit 3')
     os.write(child.stdin_fd, b"hello\n")
@@ -90,6 +90,12 @@ def test_a_child_has_three_pipes_its_directory_and_exactly_its_environment(run: 
     assert names <= {b"PATH", b"PWD", b"_", b"SHLVL", b"OLDPWD"}
     assert child.poll() == child.returncode == 3
     assert repr(child) == f"<Child {child.pid} '/bin/sh' ended with 3>"
+
+
+@pytest.mark.spec("octet.process.arguments-verbatim")
+def test_arguments_arrive_as_they_stand(run: Run) -> None:
+    child = run('printf "%s|" "$@"; echo', "a b", "$HOME;*`x`", "", "-ä", "'\"\\")
+    assert read_line(child.stdout_fd) == "a b|$HOME;*`x`||-ä|'\"\\|\n".encode()
 
 
 def test_our_ends_are_non_blocking_and_close_on_exec_and_the_childs_are_blocking(run: Run) -> None:
@@ -103,7 +109,7 @@ def test_our_ends_are_non_blocking_and_close_on_exec_and_the_childs_are_blocking
     child.close()
 
 
-@pytest.mark.spec("octet.spawn.process-group")
+@pytest.mark.spec("octet.process.own-group")
 def test_a_child_leads_a_group_and_a_session_of_its_own(run: Run) -> None:
     child = run("read -r line")
     assert os.getpgid(child.pid) == os.getsid(child.pid) == child.pid
@@ -135,7 +141,7 @@ def test_a_signal_is_a_negative_status(run: Run) -> None:
     assert not child.kill_group(signal.SIGKILL)
 
 
-@pytest.mark.spec("octet.shutdown.group-kill")
+@pytest.mark.spec("octet.shutdown.group-killed")
 def test_the_group_is_killed_when_its_leader_has_left_cleanly(run: Run) -> None:
     child = run("trap '' TERM HUP; sleep 1000 >/dev/null 2>&1 & echo $!; exit 0")
     grandchild = int(read_line(child.stdout_fd))
@@ -144,7 +150,7 @@ def test_the_group_is_killed_when_its_leader_has_left_cleanly(run: Run) -> None:
     wait_until(lambda: not is_running(grandchild))
 
 
-@pytest.mark.spec("octet.shutdown.group-kill")
+@pytest.mark.spec("octet.shutdown.group-killed")
 def test_a_group_kill_reaches_grandchildren_that_ignore_signals(run: Run) -> None:
     child = run("trap '' TERM HUP INT; sh -c 'trap \"\" TERM HUP INT; echo $$; while :; do sleep 1000; done'; wait")
     grandchild = int(read_line(child.stdout_fd))
@@ -199,6 +205,7 @@ def open_descriptors() -> list[str]:
     return sorted(os.listdir("/proc/self/fd"))
 
 
+@pytest.mark.spec("octet.process.nothing-left")
 def test_close_is_idempotent_and_gives_every_descriptor_back(tmp_path: Path) -> None:
     before = open_descriptors()
     for _ in range(5):
@@ -222,6 +229,7 @@ def test_a_forgotten_child_is_killed_and_reaped_with_a_warning(tmp_path: Path) -
     assert open_descriptors() == before
 
 
+@pytest.mark.spec("octet.process.nothing-left")
 def test_children_do_not_outlive_an_interpreter_that_never_closed_them(tmp_path: Path) -> None:
     script = (
         "import sys; from broker.adapters.process import spawn; "
@@ -254,7 +262,7 @@ def test_a_forked_process_neither_kills_nor_reaps_its_parents_children(run: Run)
     assert wait_for(child) == 6
 
 
-@pytest.mark.spec("octet.spawn.entrypoint-missing")
+@pytest.mark.spec("octet.process.spawn-failure")
 @pytest.mark.parametrize(
     ("program", "problem"),
     [
@@ -280,7 +288,7 @@ def test_a_program_that_does_not_start_is_named_and_leaves_nothing(tmp_path: Pat
     assert open_descriptors() == before
 
 
-@pytest.mark.spec("octet.spawn.workspace")
+@pytest.mark.spec("octet.process.working-directory")
 def test_a_working_directory_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for name in ("missing", "file"):
@@ -289,7 +297,7 @@ def test_a_working_directory_that_is_none_is_named(tmp_path: Path) -> None:
         assert caught.value.path == str(tmp_path / name)
 
 
-@pytest.mark.spec("octet.spawn.text-file-busy")
+@pytest.mark.spec("octet.process.text-busy")
 def test_a_program_still_being_written_is_tried_again_and_then_refused(tmp_path: Path) -> None:
     program = tmp_path / "busy"
     program.write_text("#!/bin/sh\nexit 9\n")
@@ -334,7 +342,12 @@ def test_a_guard_that_refuses_leaves_no_child(tmp_path: Path) -> None:
     assert open_descriptors() == before
 
 
-@pytest.mark.spec("octet.spawn.environment")
+@pytest.mark.spec(
+    "octet.version.announced",
+    "octet.process.environment-cleared",
+    "octet.process.environment-manifest",
+    "octet.process.environment-octet",
+)
 def test_the_environment_is_built_in_order() -> None:
     manifest = Manifest(
         name="tide",

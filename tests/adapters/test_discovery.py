@@ -38,7 +38,7 @@ def write_program(file: Path, mode: int = 0o755) -> Path:
     return file
 
 
-@pytest.mark.spec("octet.discovery.find")
+@pytest.mark.spec("octet.manifest.find")
 def test_a_file_its_directory_and_a_folder_of_directories(tmp_path: Path) -> None:
     files = [write_manifest(tmp_path / name) for name in ("beta", "alpha", "gamma")]
     (tmp_path / "not-an-extension").mkdir()
@@ -48,7 +48,7 @@ def test_a_file_its_directory_and_a_folder_of_directories(tmp_path: Path) -> Non
     assert find_manifests(str(tmp_path)) == sorted(files)
 
 
-@pytest.mark.spec("octet.discovery.find")
+@pytest.mark.spec("octet.manifest.find")
 def test_nothing_found_names_the_path(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing", tmp_path / "nul\0"):
         with pytest.raises(SetupError) as caught:
@@ -63,7 +63,7 @@ def test_relative_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.Monk
     assert load_manifest("alpha/extension.toml").path == str(tmp_path / "alpha" / "extension.toml")
 
 
-@pytest.mark.spec("octet.discovery.regular-file")
+@pytest.mark.spec("octet.manifest.file")
 def test_links_fifos_devices_and_directories_are_refused_without_waiting(tmp_path: Path) -> None:
     real = write_manifest(tmp_path / "alpha")
     link, dangling, fifo = tmp_path / "link.toml", tmp_path / "dangling.toml", tmp_path / "fifo.toml"
@@ -84,7 +84,7 @@ def test_links_fifos_devices_and_directories_are_refused_without_waiting(tmp_pat
         assert caught.value.path == str(path)
 
 
-@pytest.mark.spec("octet.manifest.bounds")
+@pytest.mark.spec("octet.manifest.bounds", "octet.manifest.file")
 def test_no_more_than_the_bound_is_read(tmp_path: Path) -> None:
     file = write_manifest(tmp_path / "alpha")
     text = file.read_text()
@@ -105,7 +105,7 @@ def test_descriptors_are_not_leaked_by_refusals(tmp_path: Path) -> None:
     assert sorted(os.listdir("/proc/self/fd")) == before
 
 
-@pytest.mark.spec("octet.discovery.shadowed")
+@pytest.mark.spec("octet.manifest.shadowed", "octet.manifest.bad-neighbour", "octet.manifest.directory-name")
 def test_the_first_manifest_of_a_name_wins_and_bad_ones_do_not_hide_others(tmp_path: Path) -> None:
     first = write_manifest(tmp_path / "one" / "alpha")
     later = write_manifest(tmp_path / "two" / "alpha")
@@ -122,21 +122,21 @@ def test_the_first_manifest_of_a_name_wins_and_bad_ones_do_not_hide_others(tmp_p
     assert [error.path for error in found.errors] == [str(bad), str(tmp_path / "missing")]
 
 
-@pytest.mark.spec("octet.discovery.directory-name")
+@pytest.mark.spec("octet.manifest.directory-name")
 def test_a_directory_named_otherwise_is_a_warning(tmp_path: Path) -> None:
     assert directory_warnings(load_manifest(write_manifest(tmp_path / "alpha"))) == []
     (warning,) = directory_warnings(load_manifest(write_manifest(tmp_path / "beta", name="alpha")))
     assert warning.path == str(tmp_path / "beta" / "extension.toml")
 
 
-@pytest.mark.spec("octet.spawn.entrypoint")
+@pytest.mark.spec("octet.process.command-beside-manifest")
 def test_a_relative_command_stands_beside_the_manifest(tmp_path: Path) -> None:
     program = write_program(tmp_path / "alpha" / "bin" / "run")
     manifest = load_manifest(write_manifest(tmp_path / "alpha", command="bin/run"))
     assert resolve_entrypoint(manifest, tmp_path) == [str(program), "-x"]
 
 
-@pytest.mark.spec("octet.spawn.entrypoint")
+@pytest.mark.spec("octet.process.command-beside-manifest", "octet.process.command-on-path")
 def test_a_bare_name_is_looked_for_beside_the_manifest_and_then_on_path(tmp_path: Path) -> None:
     manifest = load_manifest(write_manifest(tmp_path / "alpha", command="tool"))
     (tmp_path / "first" / "tool").mkdir(parents=True)
@@ -151,14 +151,14 @@ def test_a_bare_name_is_looked_for_beside_the_manifest_and_then_on_path(tmp_path
     assert resolve_entrypoint(manifest, tmp_path, host_environ=environ) == [str(beside), "-x"]
 
 
-@pytest.mark.spec("octet.spawn.entrypoint")
+@pytest.mark.spec("octet.process.command-absolute")
 def test_an_absolute_command_is_taken_as_it_is(tmp_path: Path) -> None:
     program = write_program(tmp_path / "elsewhere" / "run")
     manifest = load_manifest(write_manifest(tmp_path / "alpha", command=str(program)))
     assert resolve_entrypoint(manifest, tmp_path) == [str(program), "-x"]
 
 
-@pytest.mark.spec("octet.spawn.entrypoint-missing")
+@pytest.mark.spec("octet.process.spawn-failure")
 @pytest.mark.parametrize(
     ("command", "problem"),
     [
@@ -179,7 +179,7 @@ def test_a_program_that_cannot_be_started_is_named(tmp_path: Path, command: str,
     assert caught.value.path.endswith(command.lstrip("/"))
 
 
-@pytest.mark.spec("octet.spawn.workspace")
+@pytest.mark.spec("octet.process.working-directory")
 def test_the_workspace_must_be_a_directory(tmp_path: Path) -> None:
     write_program(tmp_path / "alpha" / "main.py")
     manifest = load_manifest(write_manifest(tmp_path / "alpha"))

@@ -74,7 +74,7 @@ def guard() -> Iterator[OrphanGuard]:
         yield guard
 
 
-@pytest.mark.spec("octet.failure.no-orphans")
+@pytest.mark.spec("octet.process.host-killed", "octet.process.grandchildren", "octet.process.nothing-left")
 @pytest.mark.parametrize("ending", ["killed", "exited"])
 def test_a_host_that_dies_takes_busy_children_and_grandchildren_along(ending: str) -> None:
     way = "wait" if ending == "killed" else "exit"

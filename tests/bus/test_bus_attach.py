@@ -42,6 +42,7 @@ def test_a_wrong_argument_of_attach_is_named(bus: Bus, arguments: dict[str, Any]
     assert bus.statistics().peers == ()
 
 
+@pytest.mark.spec("octet.bound.max-bus-identifier-bytes")
 @pytest.mark.parametrize(
     ("arguments", "limit", "observed", "maximum"),
     [

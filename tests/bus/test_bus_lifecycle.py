@@ -102,7 +102,12 @@ def test_a_notice_does_not_expire(bus: Bus, clock: ManualClock, alpha: Peer, bet
 # -- takeover ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("octet.bus.redeclare-after-reload", "octet.bus.sequence-start", "octet.bus.topic-revision")
+@pytest.mark.spec(
+    "octet.bus.redeclare-after-reload",
+    "octet.bus.sequence-start",
+    "octet.bus.topic-revision",
+    "octet.bus.generation-fence",
+)
 def test_a_newer_generation_takes_a_topic_over_by_declaring_it(bus: Bus, alpha: Peer, beta: Peer) -> None:
     alpha.declare("bus.alpha.kept", [])
     alpha.publish(STATUS, GREEN)

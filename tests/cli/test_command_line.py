@@ -264,6 +264,7 @@ def test_check_lists_sound_manifests_and_every_fault_with_its_path(broker: Broke
     assert broker("check", good).returncode == 0
 
 
+@pytest.mark.spec("octet.manifest.directory-name")
 def test_check_warns_of_a_directory_with_another_name(broker: Broker, rogue: Any) -> None:
     path = rogue(name="good")
     other = path.rename(path.with_name("other\x1b[31m"))

@@ -42,6 +42,129 @@ def test_the_binding_comes_before_anything_else(memory: Any) -> None:
     ]
 
 
+@pytest.mark.spec("octet.method.bus-declare", "octet.method.bus-subscribe", "octet.method.bus-unsubscribe")
+@pytest.mark.spec("octet.method.bus-publish", "octet.bus.subscribe-pending", "octet.bus.subscribe-active")
+def test_each_request_is_answered_with_its_result(memory: Any) -> None:
+    extension = bus_actor(memory)
+    bound = {"binding_id": memory.session.bus.binding_id}
+    own = {**bound, "topic": "bus.alpha.count"}
+    assert ask(memory, 1, "bus/subscribe", own) == {**bound, "state": "pending", "topic_revision": 0}
+    assert ask(memory, 2, "bus/declare", {**own, "fields": [FIELD]}) == bound
+    assert ask(memory, 3, "bus/subscribe", own) == {
+        **bound,
+        "state": "active",
+        "topic_revision": 1,
+        "publisher_instance_id": extension.instance_id,
+        "process_generation": 1,
+    }
+    receipt = {"sequence": 1, "published_at_ms": memory.clock.unix_ms()}
+    assert ask(memory, 4, "bus/publish", {**own, "payload": {"n": 1}}) == {**bound, **receipt}
+    assert ask(memory, 5, "bus/unsubscribe", own) == bound
+
+
+@pytest.mark.spec("octet.method.bus-event", "octet.method.bus-lifecycle", "octet.bus.wire-event")
+def test_events_and_notices_are_notifications_with_the_publisher_as_the_host_knows_it(memory: Any) -> None:
+    extension = bus_actor(memory)
+    bound = {"binding_id": memory.session.bus.binding_id}
+    own = {**bound, "topic": "bus.alpha.count"}
+    source = {"publisher_instance_id": extension.instance_id, "process_generation": 1}
+    ask(memory, 1, "bus/subscribe", own)
+    ask(memory, 2, "bus/declare", {**own, "fields": [FIELD]})
+    ask(memory, 3, "bus/subscribe", own)
+    ask(memory, 4, "bus/publish", {**own, "payload": {"n": 7}})
+    told = [message for message in memory.driver.spawned[0].received if message.get("method", "").startswith("bus/")]
+    assert all(sorted(message) == ["jsonrpc", "method", "params"] for message in told)
+    assert [(message["method"], message["params"]) for message in told] == [
+        ("bus/lifecycle", {**bound, "kind": "binding", "binding_revision": 1}),
+        ("bus/lifecycle", {**own, "kind": "topic_available", "topic_revision": 1, **source}),
+        (
+            "bus/event",
+            {
+                **own,
+                **source,
+                "publisher": "alpha",
+                "sequence": 1,
+                "published_at_ms": memory.clock.unix_ms(),
+                "payload": {"n": 7},
+            },
+        ),
+    ]
+
+
+@pytest.mark.spec("octet.bus.ack-before-event")
+def test_an_acknowledgement_that_waits_is_written_before_the_events_behind_it(memory: Any) -> None:
+    plugin = memory.session.attach("plugin")
+    plugin.declare(TOPIC, COUNT)
+    bus_actor(memory)
+    (actor,) = memory.driver.spawned
+    actor.reading = False
+    actor.request(1, "bus/subscribe", {"binding_id": memory.session.bus.binding_id, "topic": TOPIC})
+    memory.driver.run()
+    plugin.publish(TOPIC, {"n": 1})
+    before = len(actor.received)
+    actor.reading = True
+    memory.session.changed()
+    memory.driver.run()
+    assert actor.heard[before:] == [1, "bus/event"]
+
+
+@pytest.mark.spec("octet.bus.wire-no-replay")
+@pytest.mark.parametrize("what", ["reset", "restart"])
+def test_no_publication_is_repeated(memory: Any, what: str) -> None:
+    memory.session.random_below = lambda bound: 0
+    plugin = memory.session.attach("plugin")
+    plugin.declare(TOPIC, COUNT)
+    bus_actor(memory)
+    ask(memory, 1, "bus/subscribe", {"binding_id": memory.session.bus.binding_id, "topic": TOPIC})
+    memory.driver.spawned[0].reading = False
+    plugin.publish(TOPIC, {"n": 1})
+    if what == "reset":
+        memory.session.bus.reset()
+        plugin.declare(TOPIC, COUNT)
+        memory.driver.spawned[0].reading = True
+        memory.session.changed()
+    else:
+        memory.driver.spawned[0].exit(1)
+    memory.driver.run()
+    ask(memory, 2, "bus/subscribe", {"binding_id": memory.session.bus.binding_id, "topic": TOPIC})
+    plugin.publish(TOPIC, {"n": 2})
+    memory.driver.run()
+    newest = memory.driver.spawned[-1]
+    assert len(memory.driver.spawned) == (1 if what == "reset" else 2)
+    assert [params["payload"]["n"] for params in newest.params_of("bus/event")] == [2]
+
+
+@pytest.mark.spec("octet.process.stream-error")
+def test_a_stream_error_ends_the_process_and_takes_it_off_the_bus(memory: Any) -> None:
+    memory.session.random_below = lambda bound: bound - 1
+    plugin = memory.session.attach("plugin")
+    plugin.subscribe("bus.alpha.count")
+    bus_actor(memory)
+    declaration = {"topic": "bus.alpha.count", "fields": [FIELD]}
+    ask(memory, 1, "bus/declare", {"binding_id": memory.session.bus.binding_id, **declaration})
+    memory.driver.spawned[0].send_bytes(b"not json\n")
+    memory.driver.run()
+    assert [(number, status) for number, status, _ in memory.exits()] == [(1, -9)]
+    assert [peer.name for peer in memory.session.bus.statistics().peers] == ["plugin"]
+    assert [type(message).__name__ for message in iter(plugin.take, None)] == ["TopicAvailable", "TopicUnavailable"]
+
+
+@pytest.mark.spec("octet.shutdown.order")
+def test_a_process_is_off_the_bus_before_it_is_asked_to_end(memory: Any) -> None:
+    peers: list[str] = []
+
+    def act(actor: Actor, message: dict[str, Any]) -> None:
+        peers.extend(peer.name for peer in memory.session.bus.statistics().peers)
+        actor.answer(message["id"], {"terminal": "shutdown"})
+
+    memory.session.attach("plugin")
+    extension = memory.add_made("alpha", lambda number: Actor({"shutdown": act}, capabilities=BUS), tools=["work"])
+    memory.settle(extension.start())
+    assert [peer.name for peer in memory.session.bus.statistics().peers] == ["plugin", "alpha"]
+    memory.settle(extension.stop())
+    assert peers == ["plugin"]
+
+
 @pytest.mark.spec("octet.bus.binding-stale", "octet.bus.wire-answers")
 def test_a_request_with_the_binding_of_before_a_reset_is_refused(memory: Any) -> None:
     bus_actor(memory)
@@ -288,7 +411,7 @@ def test_a_full_pipe_holds_64_messages_and_no_more(manual_processes: Any) -> Non
     assert extension.health is Health.READY
 
 
-@pytest.mark.spec("octet.bus.stale-write")
+@pytest.mark.spec("octet.bus.stale-write", "octet.process.stream-error")
 def test_a_frame_partly_written_for_half_a_minute_ends_the_stream(manual_processes: Any) -> None:
     world = manual_processes
     world.session.random_below = lambda bound: bound - 1

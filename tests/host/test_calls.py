@@ -65,6 +65,7 @@ def test_arguments_that_cannot_be_sent_are_refused_and_the_next_call_works(
     assert memory.driver.spawned[0].heard == ["initialize", "tool/call"]
 
 
+@pytest.mark.spec("octet.canonical.hostile")
 def test_arguments_that_contain_themselves_are_refused(memory: Any) -> None:
     extension = start(memory)
     loop: dict[str, Any] = {}
@@ -115,6 +116,17 @@ def test_a_bound_too_small_even_for_shutdown_is_survived(memory: Any) -> None:
     memory.settle(stop)
     assert memory.exits() == [(1, 0, "ended without acknowledging shutdown")]
     assert any(text.startswith("could not ask for shutdown: ") for text in memory.diagnostics())
+
+
+@pytest.mark.spec("octet.tool-call.schema-unchecked")
+def test_structured_content_is_not_checked_against_the_output_schema(memory: Any) -> None:
+    def with_schema(actor: Actor, message: dict[str, Any]) -> None:
+        selection = actor.selection(message["params"]["contract"])
+        selection["tools"][0]["output_schema"] = {"type": "object", "required": ["x"]}
+        actor.answer(message["id"], selection)
+
+    extension = start(memory, {"initialize": with_schema, "tool/call": answers({**EMPTY, "structured_content": 5})})
+    assert memory.settle(extension.call("work", {})).structured_content == 5
 
 
 @pytest.mark.spec("octet.tool-call.concurrency", "octet.tool-call.wait-counts", "octet.bound.max-concurrent-requests")
@@ -239,7 +251,7 @@ def test_a_malformed_result_fails_that_call_only(memory: Any, result: dict[str, 
     assert extension.health is Health.READY
 
 
-@pytest.mark.spec("octet.tool-call.protocol-failure", "octet.cancel.unasked-32800")
+@pytest.mark.spec("octet.tool-call.protocol-failure", "octet.cancel.unasked-32800", "octet.method.tool-call")
 @pytest.mark.parametrize(("code", "text"), [(-32603, "internal error"), (-32800, "request cancelled")])
 def test_an_error_answer_is_a_typed_error(memory: Any, code: int, text: str) -> None:
     extension = start(memory, {"tool/call": refuses(code, text, data=[1])})

@@ -50,7 +50,7 @@ def test_the_old_generation_serves_until_the_new_one_is_negotiated(memory: Any) 
     assert [generation.number for generation in extension.generations] == [2]
 
 
-@pytest.mark.spec("octet.process.reload-failed")
+@pytest.mark.spec("octet.process.reload-failed", "octet.process.generation")
 @pytest.mark.parametrize("fault", ["exit", "refused", "spawn", "timeout"])
 def test_a_candidate_that_fails_leaves_the_old_one_alone(memory: Any, fault: str) -> None:
     plays = {"exit": {"initialize": exits(4)}, "timeout": SILENT}
@@ -243,7 +243,7 @@ def test_a_crash_of_the_new_generation_before_the_switch_is_over_is_a_crash(memo
     assert len(extension.generations) == 1
 
 
-@pytest.mark.spec("octet.hook.reload-order")
+@pytest.mark.spec("octet.hook.reload-order", "octet.hook.reason-words")
 def test_the_old_generation_gets_its_end_before_the_new_one_its_start(memory: Any) -> None:
     order: list[tuple[int, str]] = []
 

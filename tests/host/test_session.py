@@ -163,6 +163,7 @@ def test_settings_out_of_range_are_named(wrong: dict[str, Any]) -> None:
     assert caught.value.path == name
 
 
+@pytest.mark.spec("octet.initialize.octet-version", "octet.initialize.offered-bound")
 def test_the_offer_carries_the_hosts_own_limits(make_memory: Any) -> None:
     memory = make_memory(max_frame_bytes=5_000, max_concurrent_requests=3, max_tools=7, octet_version="0.9.1")
     memory.settle(memory.add_made("alpha", lambda number: Actor(), tools=["work"]).start())

@@ -12,7 +12,7 @@ from broker.errors import CancelledError, ExitedError, TimedOutError
 from broker.host import Exited, Health, Started
 
 
-@pytest.mark.spec("octet.tool-call.result-parts")
+@pytest.mark.spec("octet.method.tool-call")
 def test_a_tool_answers(world: Any) -> None:
     echo = world.start(Echo, "echo", tools=["echo", "never", "quit"])
     assert echo.health is Health.READY

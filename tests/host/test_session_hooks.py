@@ -23,7 +23,12 @@ def start(memory: Any, *plays: Any) -> Any:
 
 
 @pytest.mark.spec(
-    "octet.hook.start-once", "octet.hook.end-once", "octet.hook.before-shutdown", "octet.hook.binding-identity"
+    "octet.hook.start-once",
+    "octet.hook.end-once",
+    "octet.hook.before-shutdown",
+    "octet.hook.binding-identity",
+    "octet.method.hook-run",
+    "octet.hook.settle-reason",
 )
 @pytest.mark.spec("octet.hook.payload-sanitised", "octet.hook.outcome-words", "octet.hook.reason-words")
 @pytest.mark.parametrize(
@@ -81,7 +86,7 @@ def test_without_the_declared_pair_nothing_is_sent(memory: Any) -> None:
     assert memory.driver.spawned[0].heard == ["initialize", "shutdown"]
 
 
-@pytest.mark.spec("octet.hook.crash-end", "octet.hook.end-once")
+@pytest.mark.spec("octet.hook.crash-end", "octet.hook.end-once", "octet.hook.reason-words")
 def test_after_a_crash_the_replacement_ends_the_old_session_first(memory: Any) -> None:
     memory.session.random_below = lambda bound: 0
     extension = start(memory, {"tool/call": exits(9)})
@@ -147,7 +152,7 @@ def test_a_veto_is_recorded_and_not_obeyed(memory: Any, kind: str) -> None:
     assert memory.exits() == [(1, 0, "stopped")]
 
 
-@pytest.mark.spec("octet.hook.bad-result")
+@pytest.mark.spec("octet.hook.bad-result", "octet.method.hook-run")
 @pytest.mark.parametrize(
     "answer",
     [
@@ -167,7 +172,7 @@ def test_a_bad_answer_is_a_diagnostic_and_no_more(memory: Any, answer: Any) -> N
     assert memory.exits() == [(1, 0, "stopped")]
 
 
-@pytest.mark.spec("octet.tool-call.bypass")
+@pytest.mark.spec("octet.tool-call.bypass", "octet.shutdown.order")
 def test_hooks_and_shutdown_need_no_slot(memory: Any) -> None:
     extension = memory.add_made(
         "alpha",

@@ -21,7 +21,7 @@ def stays(actor: Actor, message: dict[str, Any]) -> None:
     actor.answer(message["id"], {"terminal": "shutdown"})
 
 
-@pytest.mark.spec("octet.shutdown.terminal", "octet.shutdown.graceful")
+@pytest.mark.spec("octet.shutdown.terminal", "octet.shutdown.graceful", "octet.method.shutdown")
 def test_answered_and_exited_is_stopped(memory: Any) -> None:
     extension = start(memory, {})
     memory.settle(extension.stop())
@@ -88,7 +88,7 @@ def test_one_that_ignores_everything_is_killed_after_four_seconds(memory: Any) -
     assert extension.health is Health.STOPPED
 
 
-@pytest.mark.spec("octet.shutdown.terminal")
+@pytest.mark.spec("octet.shutdown.terminal", "octet.method.shutdown")
 @pytest.mark.parametrize(
     "answer",
     [

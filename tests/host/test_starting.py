@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -114,6 +115,47 @@ def test_an_error_answer_outside_the_table_is_no_better(memory: Any) -> None:
     error = start_and_stay_down(memory, {"initialize": refuses(-32000, "\x1b[31mgo away")})
     assert isinstance(error, ExtensionError)
     assert "\x1b" not in str(error)
+
+
+@pytest.mark.spec("octet.initialize.first-request", "octet.initialize.octet-version", "octet.initialize.extension")
+@pytest.mark.spec("octet.initialize.workspace", "octet.initialize.host", "octet.initialize.manifest-members")
+@pytest.mark.spec("octet.version.announced", "octet.initialize.api-version", "octet.initialize.flag-values")
+def test_initialize_says_what_is_started_where_and_by_whom(memory: Any, tmp_path: Path) -> None:
+    memory.settle(memory.add_made("alpha", lambda number: Actor(), tools=["work"]).start())
+    (message,) = memory.driver.spawned[0].received
+    assert (message["id"], message["method"]) == (1, "initialize")
+    assert tmp_path.is_absolute()
+    assert {name: value for name, value in message["params"].items() if name != "contract"} == {
+        "api_version": "0.3",
+        "octet_version": "0.8.0",
+        "extension": {
+            "manifest_path": "/ext/alpha/extension.toml",
+            "name": "alpha",
+            "source": "explicit",
+            "version": "1.0.0",
+        },
+        "workspace": str(tmp_path),
+        "capabilities": {"filesystem": "none", "network": False, "process": False},
+        "contributes": {
+            "commands": [],
+            "confirmations": False,
+            "context": False,
+            "hooks": [],
+            "notifications": False,
+            "shortcuts": [],
+            "tool_renderers": [],
+            "tools": ["work"],
+            "ui": [],
+        },
+        "flag_values": [],
+        "host": {
+            "active_skills": [],
+            "model": None,
+            "reasoning": None,
+            "session_id": memory.session.session_id,
+            "session_name": None,
+        },
+    }
 
 
 @pytest.mark.spec("octet.initialize.first-request")
@@ -234,6 +276,9 @@ def test_a_host_may_do_without_restarts(make_memory: Callable[..., Any]) -> None
 
 @pytest.mark.spec("octet.process.health-words")
 def test_health_goes_through_its_words(memory: Any) -> None:
+    assert {word.value for word in Health} == {
+        "starting", "initializing", "ready", "degraded", "draining", "stopped", "crashed", "backoff", "parked",
+    }  # fmt: skip
     memory.session.random_below = lambda bound: bound - 1
     extension = memory.add_made("alpha", lambda number: Actor(CRASH if number == 1 else {}), tools=["work"])
     memory.settle(extension.start())
@@ -258,6 +303,10 @@ def test_one_instance_over_all_generations(memory: Any) -> None:
     assert owner == {
         "session_id": memory.session.session_id, "extension_instance_id": first, "process_generation": 2,
     }  # fmt: skip
+    memory.settle(extension.reload())
+    memory.settle(extension.call("work", {}))
+    owner = memory.driver.spawned[2].params_of("tool/call")[0]["context"]["resource_owner"]
+    assert (owner["extension_instance_id"], owner["process_generation"]) == (first, 3)
     assert len(first) == 32
     assert set(first) <= set("0123456789abcdef")
 

@@ -6,6 +6,8 @@ import time
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from broker.canonical import encode
 from broker.errors import Fault, InvalidParamsError, ManifestError
@@ -81,7 +83,14 @@ sharing = "workspace"
 """
 
 
-@pytest.mark.spec("octet.manifest.fields", "octet.initialize.manifest-members")
+@pytest.mark.spec(
+    "octet.manifest.fields",
+    "octet.initialize.manifest-members",
+    "octet.manifest.args",
+    "octet.manifest.env",
+    "octet.manifest.capability-filesystem",
+    "octet.manifest.capability-flags",
+)
 def test_every_field_is_read() -> None:
     manifest = parse(FULL, api="0.4", root='requires_octet = ">=0.8, <1"\ndescription = "Tides.\\nBoth."')
     assert (manifest.name, manifest.version, manifest.api_version, manifest.path) == (
@@ -126,7 +135,12 @@ def test_every_field_is_read() -> None:
     assert manifest.bus_owner == "tide-table"
 
 
-@pytest.mark.spec("octet.initialize.manifest-members")
+@pytest.mark.spec(
+    "octet.initialize.manifest-members",
+    "octet.manifest.capability-filesystem",
+    "octet.manifest.capability-flags",
+    "octet.manifest.process-modes",
+)
 def test_the_least_manifest_gives_the_least_canonical_members() -> None:
     manifest = parse()
     assert encode(manifest.capabilities_json()) == b'{"filesystem":"none","network":false,"process":false}'
@@ -150,7 +164,7 @@ def test_the_api_version_selects_the_wire(api: str, wire: str) -> None:
     assert parse(api=api).wire == wire
 
 
-@pytest.mark.spec("octet.manifest.api-version")
+@pytest.mark.spec("octet.manifest.api-version", "octet.version.unknown-version")
 @pytest.mark.parametrize("api", ["0.5", "0.3.0", "", "1", " 0.3", "v0.3"])
 def test_any_other_api_version_is_refused(api: str) -> None:
     assert paths_of(api=api) == ["api_version"]
@@ -191,7 +205,7 @@ unknown = 1
     ]
 
 
-@pytest.mark.spec("octet.manifest.all-faults")
+@pytest.mark.spec("octet.manifest.all-faults", "octet.manifest.version", "octet.manifest.contributed-names")
 def test_all_faults_are_reported_at_once() -> None:
     found = faults_of(
         b'name = "Bad"\nversion = "1"\nrequires_octet = "nonsense"\n[contributes]\ntools = ["a", "a", 1]\n'
@@ -209,10 +223,35 @@ def test_all_faults_are_reported_at_once() -> None:
     ]
 
 
+@pytest.mark.spec("octet.manifest.version")
+@pytest.mark.parametrize("value", ['"1.2"', '"v1.2.0"', '""', "1", '"1.2.0 "'])
+def test_the_version_is_a_semantic_one(value: str) -> None:
+    assert [f.path for f in faults_of(document().replace(b'"1.2.0"', value.encode(), 1))] == ["version"]
+
+
+@pytest.mark.spec("octet.manifest.description")
+def test_the_description_is_a_string_and_may_be_left_out() -> None:
+    assert parse().description is None
+    assert parse(root='description = "Tides."').description == "Tides."
+    assert paths_of(root="description = 1") == ["description"]
+
+
 LONG = "a" * 65
 
 
-@pytest.mark.spec("octet.manifest.fields", "octet.manifest.bounds")
+@pytest.mark.spec(
+    "octet.manifest.fields",
+    "octet.manifest.bounds",
+    "octet.manifest.args",
+    "octet.manifest.env",
+    "octet.manifest.capability-filesystem",
+    "octet.manifest.capability-flags",
+    "octet.manifest.capability-secrets",
+    "octet.manifest.environment-list",
+    "octet.manifest.menu",
+    "octet.manifest.hooks",
+    "octet.manifest.process-modes",
+)
 @pytest.mark.parametrize(
     ("body", "paths"),
     [
@@ -246,6 +285,7 @@ def test_a_bad_value_is_refused_at_its_key(body: str, paths: list[str]) -> None:
     assert paths_of(body) == paths
 
 
+@pytest.mark.spec("octet.manifest.command", "octet.manifest.fields")
 @pytest.mark.parametrize(
     ("data", "paths"),
     [
@@ -265,6 +305,26 @@ def test_a_bad_value_is_refused_at_its_key(body: str, paths: list[str]) -> None:
 )
 def test_what_is_required_is_required(data: bytes, paths: list[str]) -> None:
     assert [fault.path for fault in faults_of(data)] == paths
+
+
+@pytest.mark.spec("octet.manifest.identifier", "octet.manifest.contributed-names", "octet.manifest.capability-secrets")
+@pytest.mark.parametrize(
+    ("table", "key"), [("capabilities", "secrets"), ("contributes", "commands"), ("contributes", "tool_renderers")]
+)
+def test_identifiers_are_unique_in_their_alphabet_and_bound(table: str, key: str) -> None:
+    for good in ("a" * 64, "_", "A.b-c_1", "Z9"):
+        parse(f'[{table}]\n{key} = ["{good}"]')
+    for bad in ("a" * 65, "", "1a", "-a", ".a", "a b", "é", "a\\n"):
+        assert paths_of(f'[{table}]\n{key} = ["{bad}"]') == [f"{table}.{key}[0]"]
+    assert paths_of(f'[{table}]\n{key} = ["a", "b", "a"]') == [f"{table}.{key}[2]"]
+    assert paths_of(f"[{table}]\n{key} = [1]") == [f"{table}.{key}[0]"]
+
+
+@pytest.mark.spec("octet.manifest.ui")
+def test_ui_entries_are_three_words_each_once() -> None:
+    assert parse('[contributes]\nui = ["footer", "status", "header"]').contributes.ui == ("footer", "status", "header")
+    assert paths_of('[contributes]\nui = ["status", "sidebar"]') == ["contributes.ui[1]"]
+    assert paths_of('[contributes]\nui = ["status", "footer", "status"]') == ["contributes.ui[2]"]
 
 
 @pytest.mark.spec("octet.manifest.name")
@@ -307,7 +367,9 @@ def test_the_required_host_version_is_checked() -> None:
     assert parse_manifest(data, path=PATH, host_version="0.9.3").requires_octet == ">=0.9"
 
 
-@pytest.mark.spec("octet.manifest.api-0-1")
+@pytest.mark.spec(
+    "octet.manifest.api-0-1", "octet.manifest.menu", "octet.manifest.environment-list", "octet.manifest.shortcuts"
+)
 @pytest.mark.parametrize(
     ("body", "paths"),
     [
@@ -456,7 +518,7 @@ def flag(name: str = "f", kind: str = "string", default: str = '"x"', more: str 
     return f'[[contributes.flags]]\nname = "{name}"\ntype = "{kind}"\ndefault = {default}\n{more}\n'
 
 
-@pytest.mark.spec("octet.manifest.flags")
+@pytest.mark.spec("octet.manifest.flags", "octet.manifest.flag-description")
 @pytest.mark.parametrize(
     ("body", "path"),
     [
@@ -484,7 +546,7 @@ def test_flag_rules(body: str, path: str) -> None:
     assert paths_of(body) == [f"contributes.flags[0].{path}"]
 
 
-@pytest.mark.spec("octet.manifest.flags")
+@pytest.mark.spec("octet.manifest.flags", "octet.manifest.flag-description", "octet.bound.max-extension-flags")
 def test_flag_bounds_and_repeats() -> None:
     good = "".join(flag(f"f{n}") for n in range(64))
     assert len(parse(good).contributes.flags) == 64
@@ -514,7 +576,7 @@ def test_flag_values_are_sorted_by_name_and_overridden_by_type() -> None:
     assert [flag["value"] for flag in changed] == [0, False, ""]
 
 
-@pytest.mark.spec("octet.initialize.flag-values")
+@pytest.mark.spec("octet.initialize.flag-values", "octet.manifest.flag-supplied")
 def test_bad_overrides_are_all_reported() -> None:
     overrides: dict[str, Any] = {"nowhere": 1, "days": True, "metric": 0, "station": "x" * 4097}
     with pytest.raises(InvalidParamsError) as caught:
@@ -541,14 +603,14 @@ def padded(length: int) -> bytes:
     return data + b"#" + b"x" * (length - len(data) - 1)
 
 
-@pytest.mark.spec("octet.manifest.bounds")
+@pytest.mark.spec("octet.manifest.bounds", "octet.manifest.file")
 def test_the_file_bound_is_exact() -> None:
     assert parse_manifest(padded(MAX_MANIFEST_BYTES), path=PATH).name == "tide-table"
     (fault,) = faults_of(padded(MAX_MANIFEST_BYTES + 1))
     assert (fault.limit, fault.observed, fault.maximum) == ("MAX_MANIFEST_BYTES", 65_537, 65_536)
 
 
-@pytest.mark.spec("octet.manifest.hostile")
+@pytest.mark.spec("octet.manifest.hostile", "octet.manifest.file")
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
@@ -570,6 +632,23 @@ def test_hostile_files_are_refused_quickly(data: bytes, problem: str) -> None:
     (fault,) = faults_of(data)
     assert fault.problem.startswith(problem)
     assert time.monotonic() - started < 5
+
+
+@pytest.mark.spec("octet.manifest.hostile")
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_any_bytes_give_a_manifest_or_a_manifest_error(draw: st.DataObject) -> None:
+    data = bytearray(draw.draw(st.sampled_from([b"", document(), document(FULL, api="0.4")])))
+    for _ in range(draw.draw(st.integers(0, 4))):
+        at = draw.draw(st.integers(0, len(data)))
+        piece = draw.draw(
+            st.binary(max_size=4) | st.sampled_from([b"[", b"]]", b"{", b'"', b"'''", b"=", b".", b"\n", b"\\u", b"1"])
+        )
+        data[at : at + draw.draw(st.integers(0, 8))] = piece
+    try:
+        parse_manifest(bytes(data), path=PATH)
+    except ManifestError as error:
+        assert error.faults
 
 
 def test_dots_in_strings_and_comments_are_not_key_parts() -> None:

@@ -55,6 +55,7 @@ def test_a_requirement_accepts_and_refuses(requirement: str, accepted: str, refu
     assert not parsed.accepts(Version.parse(refused))
 
 
+@pytest.mark.spec("octet.manifest.requires-octet")
 @pytest.mark.parametrize(
     "text",
     [
@@ -85,6 +86,7 @@ def test_a_malformed_requirement_is_refused(text: str) -> None:
         Requirement.parse(text)
 
 
+@pytest.mark.spec("octet.manifest.version")
 @pytest.mark.parametrize(
     "text",
     [

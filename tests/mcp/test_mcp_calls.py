@@ -167,6 +167,7 @@ def test_a_result_without_an_id_reaches_nobody(mcp: Any, text_result: Text) -> N
     assert not call.settled
 
 
+@pytest.mark.spec("odek.transport.id-unknown")
 def test_a_second_answer_is_ignored(mcp: Any, text_result: Text) -> None:
     call = mcp.sent()
     mcp.answer(call, text_result("first"))

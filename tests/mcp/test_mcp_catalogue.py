@@ -209,6 +209,7 @@ def test_a_collision_is_refused_by_name_and_changes_nothing() -> None:
 NAMES = st.text(alphabet="ab_", min_size=1, max_size=4).filter(lambda name: name_problem(name) is None)
 
 
+@pytest.mark.spec("odek.names.unambiguous")
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(NAMES, st.lists(NAMES, unique=True, max_size=4)), max_size=6))
 def test_every_name_stands_for_exactly_one_tool(steps: list[tuple[str, list[str]]]) -> None:

@@ -44,7 +44,12 @@ def test_absent_null_and_zero_are_told_apart() -> None:
     assert read_ref({**GOOD, "sha256": None}, place="x").sha256 is None
 
 
-@pytest.mark.spec("odek.artifact-ref.schema", "odek.artifact-ref.required", "odek.artifact-ref.hash-form")
+@pytest.mark.spec(
+    "odek.artifact-ref.schema",
+    "odek.artifact-ref.required",
+    "odek.artifact-ref.hash-form",
+    "odek.artifact-ref.size-type",
+)
 @pytest.mark.parametrize(
     ("members", "path", "problem"),
     [

@@ -299,6 +299,7 @@ FIELDS = [
 ]
 
 
+@pytest.mark.spec("odek.config.unknown-field")
 @settings(max_examples=150, deadline=None)
 @given(entry=st.dictionaries(st.sampled_from(FIELDS), JSON) | JSON, name=st.sampled_from(["srv", "a b", ""]))
 def test_any_entry_is_a_server_or_a_list_of_faults(entry: Any, name: str) -> None:

@@ -282,6 +282,7 @@ def test_one_bad_reference_fails_the_whole_call(limit: int) -> None:
     assert asked == ["/var/ci/private-1.txt", "/var/ci/private-2.txt"]
 
 
+@pytest.mark.spec("odek.artifact-ref.fail-whole", "odek.artifact-ref.error-names")
 def test_all_references_are_read_before_any_file_is_looked_at() -> None:
     asked: list[ArtifactRef] = []
     bad = envelope("t", ref(1), ref(2, uri="http://x/y"))
@@ -313,7 +314,7 @@ def line(**members: Any) -> str:
     return shown(envelope("", ref(**members)))
 
 
-@pytest.mark.spec("odek.envelope.metadata-line", "odek.envelope.no-path")
+@pytest.mark.spec("odek.envelope.metadata-line", "odek.envelope.no-path", "odek.artifact-ref.summary")
 def test_a_metadata_line() -> None:
     """Fault 78: no path and no content."""
     digest = "8f178203af64" + "0" * 52
@@ -397,6 +398,7 @@ def test_only_the_beginning_of_a_line_is_metadata() -> None:
 # -- cutting -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("odek.limits.result-notice")
 def test_the_notice_is_exact() -> None:
     bounds = Bounds(server="log-analyzer", tool="summarize", max_result_chars=1_000)
     assert notice(bounds, 5_000) == (
@@ -481,6 +483,7 @@ def test_structured_content_and_every_text_item_count() -> None:
     assert read(result("a" * 300, structuredContent=structured), 299 + size).truncated
 
 
+@pytest.mark.spec("odek.limits.result-cap", "odek.limits.result-keeps-refs")
 @settings(max_examples=200, deadline=None)
 @given(
     text=st.text(max_size=400),
@@ -508,6 +511,7 @@ def test_cutting_never_exceeds_the_limit_and_never_splits(
             assert all(item in output.text.split("\n") for item in lines)
 
 
+@pytest.mark.spec("odek.limits.result-characters", "odek.limits.result-unchanged")
 @settings(max_examples=150, deadline=None)
 @given(text=st.text(max_size=600), limit=st.integers(1, 500))
 def test_plain_text_is_cut_like_an_array_of_characters(text: str, limit: int) -> None:

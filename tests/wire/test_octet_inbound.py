@@ -414,7 +414,12 @@ def test_a_known_method_in_the_wrong_envelope_ends_the_stream(new_wire: NewWire,
     assert ending(wire).name == "invalid_request"
 
 
-@pytest.mark.spec("octet.cancel.from-extension", "octet.envelope.id-exact", "octet.cancel.from-extension-settled")
+@pytest.mark.spec(
+    "octet.cancel.from-extension",
+    "octet.envelope.id-exact",
+    "octet.cancel.from-extension-settled",
+    "octet.method.cancel-request",
+)
 def test_an_extension_that_takes_its_request_back_gets_its_terminal(new_wire: NewWire) -> None:
     wire = new_wire().ready()
     wire.receive(ask("a"), ask(1))

@@ -23,12 +23,19 @@ def first(kind: Any, value: Any) -> tuple[str, str]:
     return fault.path, fault.name
 
 
-@pytest.mark.spec("octet.tool-call.empty-content")
+@pytest.mark.spec("octet.tool-call.empty-content", "octet.tool-call.result-parts")
 def test_a_tool_result_is_read() -> None:
     assert models.decode_tool_result(RESULT) == models.ToolCallResult(
         content=(models.TextPart(text="04:12"),), is_error=False, metadata=None
     )
     assert models.decode_tool_result({**RESULT, "content": []}).content == ()
+    parts = [{"type": "text", "text": text} for text in ("b", "a", "b", "")]
+    assert [part.text for part in models.decode_tool_result({**RESULT, "content": parts}).content] == [
+        "b",
+        "a",
+        "b",
+        "",
+    ]
 
 
 @pytest.mark.spec("octet.model.absent-or-null", "octet.tool-call.structured-content-null")
@@ -210,7 +217,9 @@ def test_dispositions() -> None:
         assert caught.value.name == name, members
 
 
-@pytest.mark.spec("octet.model.session-hook-params", "octet.bound.max-session-hook-id-bytes")
+@pytest.mark.spec(
+    "octet.model.session-hook-params", "octet.bound.max-session-hook-id-bytes", "octet.hook.outcome-words"
+)
 def test_session_hook_params_both_ways() -> None:
     end = {
         "hook": "session_end",

@@ -153,7 +153,12 @@ def test_a_cancel_before_the_frame_leaves_sends_nothing(new_wire: NewWire) -> No
     assert diagnostics(wire) == ["tide: ignored an answer to id 2, which is unknown or already answered"]
 
 
-@pytest.mark.spec("octet.cancel.idempotent", "octet.cancel.notification", "octet.cancel.caller-released")
+@pytest.mark.spec(
+    "octet.cancel.idempotent",
+    "octet.cancel.notification",
+    "octet.cancel.caller-released",
+    "octet.method.cancel-request",
+)
 def test_a_cancel_of_a_sent_call_releases_the_caller_and_sends_one_notice(new_wire: NewWire) -> None:
     wire = new_wire().ready()
     request = wire.call()
@@ -271,7 +276,7 @@ def test_a_remote_error_keeps_its_data_as_sent(new_wire: NewWire, data: Any) -> 
     assert request.error.data is data if data is ABSENT or data is None else request.error.data == data
 
 
-@pytest.mark.spec("octet.tool-call.bad-result")
+@pytest.mark.spec("octet.tool-call.bad-result", "octet.tool-call.metadata-required", "octet.tool-call.tool-failure")
 def test_a_result_of_the_wrong_shape_fails_that_call_and_the_stream_lives(new_wire: NewWire) -> None:
     wire = new_wire().ready()
     bad, good = wire.call(decode=decode_tool_result), wire.call(decode=decode_tool_result)
