@@ -73,7 +73,9 @@ class Envelope:
             )
         if len(set(ids)) != len(ids):
             raise UsageError("two artifacts of one result have the same id", path="artifacts")
-        return json.dumps({"schema": "odek.tool-result/v1", "text": self.text, "artifacts": list(self.artifacts)})
+        # A host reads the envelope as JSON of its own, which cannot hold half a surrogate pair.
+        text = self.text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return json.dumps({"schema": "odek.tool-result/v1", "text": text, "artifacts": list(self.artifacts)})
 
 
 class Context:
