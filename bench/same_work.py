@@ -2,8 +2,8 @@
 
 One class holds the work (check, screen, measure, bound, sequence, queue, deliver outside the lock), and the library
 only carries the admitted event to each subscriber's queue. The rules are the bus's own, so that two rows compare the
-same work: declared fields with exact types, string screening, the exact size of the canonical frame, room in every queue
-before anything is queued, a queue bounded in messages and bytes, age, handlers called without the lock.
+same work: declared fields with exact types, string screening, the exact size of the canonical frame, room in every
+queue before anything is queued, a queue bounded in messages and bytes, age, handlers called without the lock.
 """
 
 from __future__ import annotations

@@ -111,8 +111,9 @@ class Session:
         self._require_open()
         if manifest.api_version not in SUPPORTED_API_VERSIONS:
             raise unsupported_version(manifest)
-        if manifest.name in self._extensions:
-            raise InvalidParamsError(f"extension {manifest.name} is in this session already", extension=manifest.name)
+        server = self._servers.get(manifest.name)
+        if manifest.name in self._extensions or (server is not None and not server.ended):
+            raise InvalidParamsError(f"{manifest.name} is in this session already", extension=manifest.name)
         manifest.flag_values(flags or {})
         extension = Extension(self, manifest, source=source, flags=flags or {})
         self._extensions[manifest.name] = extension
@@ -168,7 +169,8 @@ class Session:
     def bridge(self, server: str, *, name: str | None = None, notices: bool = False) -> McpBridge:
         """Give an MCP server a place on the bus as a peer called ``name`` (its own name when left out).
 
-        Raises ``invalid_params`` when the name is taken or no peer's name (lower-case letters, digits, ``_``, ``-``).
+        Raises ``invalid_params`` when the name is taken or is no peer's name (lower-case letters, digits, ``_`` and
+        ``-``), and :class:`UsageError` for a server that has ended.
         """
         return McpBridge(self.server(server), name=name, notices=notices)
 
