@@ -57,10 +57,6 @@ class ServerWatcher(Protocol):
         """The server sent a notification unasked. Never trust it."""
         ...
 
-    def ended(self) -> None:
-        """The server is gone, and nothing follows."""
-        ...
-
 
 class McpCall(Outcome[ToolOutput]):
     """A tool call on its way. ``cancel()`` releases the caller at once and tells the server, if it had the call."""
@@ -144,7 +140,7 @@ class McpServer(ProcessLink):
         every artifact verified before any of it is shown. With ``untrusted`` its text is wrapped for a model as what
         somebody else said, outside of that bound.
         """
-        if tool in self.peer.catalogue and tool not in self._tools:
+        if self.alive and tool in self.peer.catalogue and tool not in self._tools:
             raise CapabilityMismatchError(f"{self.name}: tool {tool} is not approved", extension=self.name, tool=tool)
         call = McpCall(self, tool, untrusted=untrusted)
         call._request = self.peer.call(
@@ -406,7 +402,6 @@ class McpServer(ProcessLink):
         error = self.failure
         self.session.announce(Exited(self.name, self.number, status, how if error is None else str(error), error))
         self._set_health(Health.STOPPED if error is None else Health.PARKED, "ended")
-        self._tell(lambda watcher: watcher.ended())
         if self._stop is not None:
             self._stop.succeed(None)
 
