@@ -19,7 +19,7 @@ from broker.errors import (
     TimedOutError,
     UsageError,
 )
-from broker.host import Host
+from broker.host import Host, Outcome
 from broker.host.link import Stage
 from broker.host.notices import Health
 from broker.testing import ManualClock, MemoryDriver, ScriptedServer
@@ -222,6 +222,33 @@ def test_an_error_of_whoever_decides_is_a_refusal(world: World) -> None:
     world.asked.pop()[1].fail(UsageError("no terminal"))
     world.driver.run()
     assert isinstance(starting.error, SetupError)
+
+
+def test_a_tool_whose_question_cannot_be_asked_is_refused(world: World) -> None:
+    server = world.add({"a": "", "b": ""}, source="project")
+    starting = server.start()
+    asks = world.session.approve
+
+    def ask(request: Any) -> Any:
+        if request.tool == "a":
+            raise RuntimeError("no terminal")
+        return asks(request)
+
+    world.session.approve = ask
+    world.decide(True, True)
+    assert [tool.name for tool in starting.result().tools] == ["b"]
+    assert "asking for approval failed, which counts as a refusal: RuntimeError('no terminal')" in world.told()
+
+
+def test_many_tools_may_be_decided_at_once(world: World) -> None:
+    def yes(request: Any) -> Outcome[bool]:
+        outcome: Outcome[bool] = Outcome()
+        outcome.succeed(request.tool != "t7")
+        return outcome
+
+    world.session.approve = yes
+    server = world.ready({f"t{n}": "" for n in range(1_024)}, source="project")
+    assert len(server.tools) == 1_023
 
 
 def test_a_host_without_anybody_to_ask_refuses(tmp_path: Any) -> None:
