@@ -7,7 +7,6 @@ import asyncio
 from typing import Any
 
 from broker.adapters.aio import AsyncHost, AsyncSession
-from broker.bus import trace
 from broker.cli import records
 from broker.cli.arguments import json_argument
 from broker.cli.exit_codes import FAILURE, OK, SETUP
@@ -64,12 +63,7 @@ def _connect(session: AsyncSession, view: View, activity: Activity) -> None:
 
     session.add_observer(lambda notice: show(records.from_notice(notice)))
 
-    def on_bus(record: trace.Record) -> None:
-        # Topics that go because the session ends are no news.
-        if not (isinstance(record, trace.Withdrawn) and session.session.closed):
-            show(records.from_trace(record))
-
-    session.bus.add_trace(on_bus)
+    session.bus.add_trace(lambda record: show(records.from_trace(record)))
 
 
 async def _serve(

@@ -34,16 +34,17 @@ _LEFT_OUT: Final = "(left out: the bus carries no such text)"
 
 
 class McpBridge:
-    """Publishes one server's doings on its session's bus, until the server ends. Made by :meth:`broker.Session.bridge`.
+    """Publishes one server's doings on its session's bus. Made by :meth:`broker.Session.bridge`.
 
     It watches by itself: tools that come and go, and every call of the host. After a reset of the bus it declares its
-    topics anew.
+    topics anew. It outlives its server, as the last events would go with it, until it is closed or another takes its
+    name.
     """
 
     def __init__(self, server: McpServer, *, name: str | None = None, notices: bool = False) -> None:
         if server.stage is Stage.ENDED:
             raise UsageError(f"{server.name} has ended", extension=server.name)
-        self._server = server
+        self.server: McpServer = server
         self._notices = notices
         self._offered: set[str] = set()
         self.name: str = name or server.name
@@ -59,14 +60,14 @@ class McpBridge:
 
     def close(self) -> None:
         """Leave the bus. Idempotent."""
-        self._server.remove_watcher(self)
+        self.server.remove_watcher(self)
         self.peer.detach()
 
     # -- what the server does ------------------------------------------------------------------------------------------
 
     def tools_changed(self) -> None:
         """Publish what came and went in the server's catalogue since the last time."""
-        now = {tool.name for tool in self._server.tools}
+        now = {tool.name for tool in self.server.tools}
         for tool in sorted(self._offered - now):
             self._publish("tools", {"tool": _safe(tool), "state": "withdrawn"})
         for tool in sorted(now - self._offered):
@@ -75,7 +76,7 @@ class McpBridge:
 
     def call_started(self, call: McpCall) -> None:
         """Publish how ``call`` ends, once it does."""
-        clock = self._server.session.clock
+        clock = self.server.session.clock
         started = clock.monotonic_ms()
 
         def ended(outcome: Outcome[ToolOutput]) -> None:
@@ -93,14 +94,10 @@ class McpBridge:
         known = isinstance(level, str) and level in LEVELS
         self._publish("notices", {"level": level if known else "info", "text": text})
 
-    def ended(self) -> None:
-        """Leave the bus with the server."""
-        self.close()
-
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _declare(self) -> None:
-        self._binding = self._server.session.bus.binding_id
+        self._binding = self.server.session.bus.binding_id
         self.peer.declare(
             f"bus.{self.name}.tools",
             [Field.string("tool", max_bytes=64), Field.enum("state", ["offered", "withdrawn"])],
@@ -127,7 +124,7 @@ class McpBridge:
     def _publish(self, topic: str | None, payload: dict[str, Any]) -> None:
         if self.peer.closed:
             return
-        session = self._server.session
+        session = self.server.session
         try:
             if self._binding != session.bus.binding_id:
                 self._declare()
@@ -135,7 +132,7 @@ class McpBridge:
                 self.peer.publish(f"bus.{self.name}.{topic}", payload)
         except BrokerError as error:
             # A full subscriber must not hold up the server's call; the loss is told.
-            session.announce(Diagnostic(self._server.name, self._server.number, "host", f"not published: {error}"))
+            session.announce(Diagnostic(self.server.name, self.server.number, "host", f"not published: {error}"))
 
 
 def _summary(outcome: Outcome[ToolOutput]) -> dict[str, Any]:

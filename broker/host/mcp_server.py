@@ -57,10 +57,6 @@ class ServerWatcher(Protocol):
         """The server sent a notification unasked. Never trust it."""
         ...
 
-    def ended(self) -> None:
-        """The server is gone, and nothing follows."""
-        ...
-
 
 class McpCall(Outcome[ToolOutput]):
     """A tool call on its way. ``cancel()`` releases the caller at once and tells the server, if it had the call."""
@@ -144,7 +140,7 @@ class McpServer(ProcessLink):
         every artifact verified before any of it is shown. With ``untrusted`` its text is wrapped for a model as what
         somebody else said, outside of that bound.
         """
-        if tool in self.peer.catalogue and tool not in self._tools:
+        if self.alive and tool in self.peer.catalogue and tool not in self._tools:
             raise CapabilityMismatchError(f"{self.name}: tool {tool} is not approved", extension=self.name, tool=tool)
         call = McpCall(self, tool, untrusted=untrusted)
         call._request = self.peer.call(
@@ -209,7 +205,13 @@ class McpServer(ProcessLink):
             if self.stage is not Stage.ENDED and self.failure is None:
                 decided(outcome.error is None and outcome.result() is True)
 
-        self.session.approve(request).add_callback(settled)
+        try:
+            answer = self.session.approve(request)
+        except Exception as error:
+            self._diagnose(f"asking for approval failed, which counts as a refusal: {error!r}")
+            decided(False)
+        else:
+            answer.add_callback(settled)
 
     def _on_server_approved(self, approved: bool) -> None:
         if approved:
@@ -308,13 +310,22 @@ class McpServer(ProcessLink):
         if self.stage is Stage.READY:
             self._offer({name: tool for name, tool in listed.items() if self._tools.get(name) == tool})
 
-        def next_tool() -> None:
-            undecided = (request for request in requests.values() if request.key not in self._decisions)
-            request = next(undecided, None)
-            if request is not None:
-                self._ask(request, partial(decided, request))
-                return
-            self._offer({name: tool for name, tool in listed.items() if self._decisions[requests[name].key]})
+        waiting = deque(request for request in requests.values() if request.key not in self._decisions)
+        asking = False
+
+        def ask() -> None:
+            nonlocal asking
+            if asking:
+                return  # the answer came at once; the loop below goes on
+            asking = True
+            while waiting:
+                self._ask(waiting[0], partial(decided, waiting[0]))
+                if waiting[0].key not in self._decisions:
+                    break
+                waiting.popleft()
+            asking = False
+            if not waiting:
+                self._offer({name: tool for name, tool in listed.items() if self._decisions[requests[name].key]})
 
         def decided(request: ApprovalRequest, yes: bool) -> None:
             if listing != self._listings:
@@ -322,9 +333,11 @@ class McpServer(ProcessLink):
             self._decisions[request.key] = yes
             if not yes:
                 self._diagnose(f"tool {request.tool} is not approved")
-            next_tool()
+            if not asking:
+                waiting.popleft()
+            ask()
 
-        next_tool()
+        ask()
 
     def _offer(self, tools: dict[str, ListedTool]) -> None:
         """Make ``tools`` the tools that may be called; the first time that makes the server ready."""
@@ -406,7 +419,6 @@ class McpServer(ProcessLink):
         error = self.failure
         self.session.announce(Exited(self.name, self.number, status, how if error is None else str(error), error))
         self._set_health(Health.STOPPED if error is None else Health.PARKED, "ended")
-        self._tell(lambda watcher: watcher.ended())
         if self._stop is not None:
             self._stop.succeed(None)
 
