@@ -69,8 +69,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     for subscribers in given.subscribers:
         operations = {name: make(subscribers) for name, make in CONTESTANTS.items()}
         times = measure(operations, given.rounds)
-        print(f"\n{subscribers} subscribers; median microseconds of {given.ours}: "
-              f"{statistics.median(times[given.ours]) * 1e6:.2f}")
+        print(
+            f"\n{subscribers} subscribers; median microseconds of {given.ours}: "
+            f"{statistics.median(times[given.ours]) * 1e6:.2f}"
+        )
         for name in CONTESTANTS:
             if name != given.ours:
                 middle, low, high = ratios(times, given.ours, name)

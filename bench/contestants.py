@@ -133,9 +133,7 @@ def psygnal_bare(subscribers: int) -> Operation:
 def psygnal_same_work(subscribers: int) -> Operation:
     """The same work on psygnal."""
     emitter = _Emitter()
-    return _same_work(
-        subscribers, emitter.fired.emit, lambda queue: emitter.fired.connect(lambda event: queue.put(event))
-    )
+    return _same_work(subscribers, emitter.fired.emit, lambda queue: emitter.fired.connect(queue.put))
 
 
 def pyee_bare(subscribers: int) -> Operation:
@@ -152,7 +150,7 @@ def pyee_same_work(subscribers: int) -> Operation:
     return _same_work(
         subscribers,
         lambda event: emitter.emit("reading", event),
-        lambda queue: emitter.add_listener("reading", lambda event: queue.put(event)),
+        lambda queue: emitter.add_listener("reading", queue.put),
     )
 
 

@@ -1,9 +1,9 @@
 """What a user would write on top of a signal library to get what the bus promises, as directly as it can be written.
 
-One class holds the work (check, screen, measure, bound, sequence, queue, deliver outside the lock), and the library only
-carries the admitted event to each subscriber's queue. The rules are the bus's own, so that two rows compare the same
-work: declared fields with exact types, string screening, the exact size of the canonical frame, room in every queue
-before anything is queued, a queue bounded in messages and bytes, age, handlers called without the lock.
+One class holds the work (check, screen, measure, bound, sequence, queue, deliver outside the lock), and the library
+only carries the admitted event to each subscriber's queue. The rules are the bus's own, so that two rows compare the
+same work: declared fields with exact types, string screening, the exact size of the canonical frame, room in every
+queue before anything is queued, a queue bounded in messages and bytes, age, handlers called without the lock.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ _SCREEN = re.compile(
     r"|(?<![a-z0-9])(?:sk|pk|rk|ghp|gho|ghu|ghs|github_pat|xox[abprs])[-_][a-z0-9_-]{8}",
     re.IGNORECASE,
 )
-_EDGE = re.compile(r"/|\\\\|~(?:[/\\]|$)|[a-z]:[/\\]|\+?[0-9](?=[0-9+ ().-]{7,}$)[0-9]*[+ ().-][0-9+ ().-]*$", re.IGNORECASE)
+_EDGE = re.compile(
+    r"/|\\\\|~(?:[/\\]|$)|[a-z]:[/\\]|\+?[0-9](?=[0-9+ ().-]{7,}$)[0-9]*[+ ().-][0-9+ ().-]*$", re.IGNORECASE
+)
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """A publication that the bus would refuse."""
 
 
@@ -62,10 +64,10 @@ class SameWork:
         """Check, measure, admit to every queue or none; gives the sequence."""
         payload = dict(payload)
         if payload.keys() != self._fields.keys():
-            raise Refused("fields")
+            raise RefusedError("fields")
         for name, fits in self._fields.items():
             if not fits(payload[name]):
-                raise Refused(name)
+                raise RefusedError(name)
         with self._lock:
             sequence = self._sequence + 1
             frame = {
@@ -84,10 +86,10 @@ class SameWork:
             }
             size = len(orjson.dumps(frame, option=orjson.OPT_SORT_KEYS))
             if size > MAX_FRAME:
-                raise Refused("frame")
+                raise RefusedError("frame")
             for queue in self.queues:
                 if len(queue.events) >= MAX_MESSAGES or queue.bytes + size > MAX_BYTES:
-                    raise Refused("full")
+                    raise RefusedError("full")
             self._sequence = sequence
             self._carry((sequence, time.monotonic_ns() // 1_000_000, payload, size))
         return sequence

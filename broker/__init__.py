@@ -8,6 +8,7 @@ by its own name: :class:`broker.adapters.aio.AsyncHost` for programs with an asy
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
 
 from broker.bus import (
     Active,
@@ -25,7 +26,9 @@ from broker.bus import (
     topic,
 )
 from broker.errors import BrokerError
-from broker.host import Host, HostSettings, Session
+
+if TYPE_CHECKING:
+    from broker.host import Host, HostSettings, Session
 
 __all__ = [
     "Active",
@@ -46,6 +49,15 @@ __all__ = [
     "TopicUnavailable",
     "topic",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # The host brings every wire along; a program that uses the bus alone need not load them.
+    if name in ("Host", "HostSettings", "Session"):
+        from broker import host
+
+        return getattr(host, name)
+    raise AttributeError(f"module 'broker' has no attribute {name!r}")
 
 
 def _read_in_asyncio(peer: Peer) -> AsyncIterator[Message]:

@@ -162,6 +162,7 @@ ARTIFACT_READ_DEFAULT_BYTES: Final = _limit("ARTIFACT_READ_DEFAULT_BYTES", 65_53
 MAX_REGISTERED_ARTIFACTS: Final = _limit("MAX_REGISTERED_ARTIFACTS", 1_024, "artifacts", "design", "artifacts of a session that can be read by id; the oldest are forgotten")
 MAX_HASH_CHUNK_BYTES: Final = _limit("MAX_HASH_CHUNK_BYTES", 1_048_576, "bytes", "design", "part of a file hashed at once")
 MAX_SERVER_WORKERS: Final = _limit("MAX_SERVER_WORKERS", 8, "threads", "design", "tools a server made with the kit runs at once")
+SERVER_FINISH_MS: Final = _limit("SERVER_FINISH_MS", 2_000, "ms", "design", "time a server made with the kit leaves its open calls after the end of its input; hosts wait 5 s")
 
 # -- command line ------------------------------------------------------------------------------------------------------
 MAX_COMMAND_SECONDS: Final = _limit("MAX_COMMAND_SECONDS", 31_536_000, "s", "design", "a duration or timeout given on the command line")

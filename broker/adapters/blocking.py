@@ -173,13 +173,16 @@ class BlockingSession:
         """Attach an in-process plugin. Take its messages here, or have its handlers called in the host's thread."""
         return self._session.attach(name)
 
-    def add_observer(self, observer: Callable[[Notice], object]) -> None:
-        """Call ``observer(notice)``, in the host's thread, for starts, exits, changes of health and diagnostics."""
+    def add_observer(self, observer: Callable[[Notice], object]) -> Callable[[], None]:
+        """Call ``observer(notice)``, in the host's thread, for starts, exits, changes of health and diagnostics.
 
-        async def add() -> None:
-            self._session.add_observer(observer)
+        Gives a function that ends it, which may be called from any thread.
+        """
 
-        self._loop.run(add())
+        async def add() -> Callable[[], None]:
+            return self._session.add_observer(observer)
+
+        return self._loop.run(add())
 
     def start(
         self, manifest: Manifest | str | os.PathLike[str], *, flags: Mapping[str, Any] | None = None

@@ -23,26 +23,27 @@ import hashlib
 import inspect
 import json
 import os
+import queue
 import sys
 import tempfile
 import threading
-import types
-import typing
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from attrs import field, frozen
 
+from broker.adapters.signature import ArgumentError, Signature
 from broker.errors import BrokerError, ResourceExhaustedError, UsageError
 from broker.limits import (
     MAX_ARTIFACT_BYTES,
+    MAX_ARTIFACT_FIELD_CHARS,
     MAX_ARTIFACTS,
     MAX_READ_CHUNK_BYTES,
     MAX_SERVER_WORKERS,
     RESPONSE_BYTES,
+    SERVER_FINISH_MS,
 )
 from broker.wire.mcp.serving import ServedCall, ServedTool, ServerPeer
 
@@ -62,7 +63,7 @@ class Envelope:
 
     def to_json(self) -> str:
         """The envelope as the text of the one content item it travels in. Raises :class:`UsageError` for bad refs."""
-        ids = [ref["id"] for ref in self.artifacts]
+        ids = [ref.get("id") for ref in self.artifacts]
         if len(ids) > MAX_ARTIFACTS:
             raise ResourceExhaustedError(
                 f"{len(ids)} artifacts in one result, at most {MAX_ARTIFACTS} are accepted",
@@ -72,7 +73,9 @@ class Envelope:
             )
         if len(set(ids)) != len(ids):
             raise UsageError("two artifacts of one result have the same id", path="artifacts")
-        return json.dumps({"schema": "odek.tool-result/v1", "text": self.text, "artifacts": list(self.artifacts)})
+        # A host reads the envelope as JSON of its own, which cannot hold half a surrogate pair.
+        text = self.text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return json.dumps({"schema": "odek.tool-result/v1", "text": text, "artifacts": list(self.artifacts)})
 
 
 class Context:
@@ -105,12 +108,17 @@ class Server:
     ) -> None:
         self.name = name
         self.version = version
-        self._root = None if artifact_root is None else Path(artifact_root).absolute()
+        # Resolved: a ref's path has to be a clean one.
+        self._root = None if artifact_root is None else Path(artifact_root).resolve()
         self._max_line_bytes = max_response_bytes - 1
-        self._functions: dict[str, Callable[..., Any]] = {}
+        self._functions: dict[str, tuple[Callable[..., Any], Signature]] = {}
         self._tools: list[ServedTool] = []
-        self._peer: ServerPeer | None = None
+        self._peer: ServerPeer = self._make_peer(())
+        self._out: int | None = None
         self._lock = threading.Lock()
+        self._settled = threading.Condition(self._lock)
+        self._waiting: queue.SimpleQueue[ServedCall] = queue.SimpleQueue()
+        self._workers = 0
 
     def tool(self, function: F) -> F:
         """Make a function a tool of its own name; its docstring is the description. Wrong use raises at once."""
@@ -118,10 +126,11 @@ class Server:
         description = inspect.cleandoc(function.__doc__ or "")
         if not description:
             raise UsageError(f"tool {name} needs a docstring: it is what the model reads", path=name)
-        served = ServedTool(name, description, _schema(function))
-        ServerPeer(self.name, self.version, [*self._tools, served])  # checks name, duplicates and sizes
-        self._tools.append(served)
-        self._functions[name] = function
+        signature = Signature.of(function, Context)
+        tools = [*self._tools, ServedTool(name, description, signature.schema())]
+        self._peer = self._make_peer(tools)  # checks name, duplicates and sizes
+        self._tools = tools
+        self._functions[name] = (function, signature)
         return function
 
     def artifact(
@@ -135,8 +144,13 @@ class Server:
         if self._root is None:
             raise UsageError("this server has no artifact_root", path="artifact_root")
         for name, text in (("artifact_id", artifact_id), ("media_type", media_type), ("summary", summary or "-")):
-            if not text or not text.isprintable():
-                raise UsageError(f"{name} is one line of printable text, not {text!a:.80}", path=name)
+            if not text or not text.isprintable() or len(text) > MAX_ARTIFACT_FIELD_CHARS:
+                raise UsageError(
+                    f"{name} is one line of 1 to {MAX_ARTIFACT_FIELD_CHARS} printable characters, not {text!a:.80}",
+                    path=name,
+                )
+        if "/" in suffix or "\0" in suffix:
+            raise UsageError(f"suffix is the end of a file's name, not {suffix!a:.80}", path="suffix")
         content = data.encode() if isinstance(data, str) else bytes(data)
         if len(content) > MAX_ARTIFACT_BYTES:
             raise ResourceExhaustedError(
@@ -159,70 +173,78 @@ class Server:
     def run(self, *, input_fd: int = 0, output_fd: int = 1) -> None:
         """Serve until the input ends. Tools run in threads, so that one that is slow does not silence the server.
 
-        Anything a tool prints goes to stderr: stdout carries the protocol alone.
+        The standard streams are the protocol's alone: what a tool prints goes to stderr, and what it reads is empty.
+        At the end of the input, calls that are open get 2 seconds to notice that they are cancelled; a tool that goes
+        on after that ends with the process.
         """
-        peer = self._peer = ServerPeer(self.name, self.version, self._tools, max_line_bytes=self._max_line_bytes)
-        out = os.dup(output_fd)
+        peer = self._peer = self._make_peer(self._tools)
+        source, self._out = os.dup(input_fd), os.dup(output_fd)
+        if input_fd == 0:
+            nothing = os.open(os.devnull, os.O_RDONLY)
+            os.dup2(nothing, 0)
+            os.close(nothing)
         if output_fd == 1:
             sys.stdout.flush()
             os.dup2(2, 1)
-        workers = ThreadPoolExecutor(MAX_SERVER_WORKERS, thread_name_prefix="tool")
         try:
-            while data := os.read(input_fd, MAX_READ_CHUNK_BYTES):
+            while data := os.read(source, MAX_READ_CHUNK_BYTES):
                 with self._lock:
                     peer.receive_data(data)
-                    calls = list(iter(peer.next_call, None))
-                    self._write(out)
-                for call in calls:
-                    workers.submit(self._carry_out, call, out)
+                    self._write()
+                    self._start_calls()
         except BrokenPipeError:
             pass  # the client is gone
         finally:
+            os.close(source)
             with self._lock:
                 for call in peer.open_calls:
                     call.cancelled = True
-            workers.shutdown(wait=False, cancel_futures=True)
+                self._settled.wait_for(lambda: not peer.open_calls, SERVER_FINISH_MS / 1000)
+                os.close(self._out)
+                self._out = None
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _carry_out(self, call: ServedCall, out: int) -> None:
-        peer = self._peer
-        assert peer is not None
-        try:
-            texts, is_error = self._texts(call), False
-        except ToolFailureError as error:
-            texts, is_error = [str(error)], True
-        except BrokerError as error:
-            texts, is_error = [str(error)], True
-        except Exception as error:
-            # The text of a foreign error may hold anything; its type is what the client gets.
-            sys.stderr.write(f"{call.tool} failed: {error!r}\n")
-            texts, is_error = [f"{call.tool} failed: {type(error).__name__}"], True
-        with self._lock:
-            try:
+    def _make_peer(self, tools: Sequence[ServedTool]) -> ServerPeer:
+        return ServerPeer(self.name, self.version, tools, max_line_bytes=self._max_line_bytes)
+
+    def _start_calls(self) -> None:
+        while (call := self._peer.next_call()) is not None:
+            self._waiting.put(call)
+        while self._workers < min(len(self._peer.open_calls), MAX_SERVER_WORKERS):
+            self._workers += 1
+            # Daemons: a tool that never returns must not keep the process from ending.
+            threading.Thread(target=self._work, name=f"tool-{self._workers}", daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            call = self._waiting.get()
+            texts, is_error = self._outcome(call)
+            with self._lock:
                 try:
-                    peer.answer(call, texts, is_error=is_error)
+                    self._peer.answer(call, texts, is_error=is_error)
                 except ResourceExhaustedError as error:
-                    peer.answer(call, [str(error)], is_error=True)
-                self._write(out)
-            except BrokenPipeError:
-                pass  # the client is gone
+                    self._peer.answer(call, [str(error)], is_error=True)
+                self._write()
+                self._settled.notify()
+
+    def _outcome(self, call: ServedCall) -> tuple[list[str], bool]:
+        """The texts of a call, and whether they tell of a failure."""
+        try:
+            return self._texts(call), False
+        except (ToolFailureError, ArgumentError, BrokerError) as error:
+            return [str(error)], True
+        except BaseException as error:
+            # The text of a foreign error may hold anything; its type is what the client gets. SystemExit is no
+            # exception: a tool does not end the server, and its caller must not wait for ever.
+            sys.stderr.write(f"{call.tool} failed: {error!r}\n")
+            return [f"{call.tool} failed: {type(error).__name__}"], True
 
     def _texts(self, call: ServedCall) -> list[str]:
-        function = self._functions[call.tool]
-        given = call.arguments if isinstance(call.arguments, dict) else {}
-        arguments: dict[str, Any] = {}
-        for name, parameter in inspect.signature(function).parameters.items():
-            hint = _hints(function)[name]
-            if hint is Context:
-                arguments[name] = Context(self, call)
-            elif name in given:
-                if not _fits(given[name], hint):
-                    raise ToolFailureError(f"argument {name}: expected {_described(hint)}, got {given[name]!a:.80}")
-                arguments[name] = given[name]
-            elif parameter.default is inspect.Parameter.empty:
-                raise ToolFailureError(f"argument {name} is missing")
-        result = function(**arguments)
+        function, signature = self._functions[call.tool]
+        arguments = signature.bind(call.arguments)
+        context = Context(self, call)
+        result = function(**arguments, **dict.fromkeys(signature.context, context))
         if isinstance(result, Envelope):
             return [result.to_json()]
         if isinstance(result, str):
@@ -232,16 +254,19 @@ class Server:
         return [json.dumps(result, ensure_ascii=False)]
 
     def _report(self, call: ServedCall, progress: float, total: float | None, message: str) -> None:
-        if self._peer is not None:
-            with self._lock:
-                self._peer.progress(call, progress, total, message)
+        with self._lock:
+            self._peer.progress(call, progress, total, message)
+            self._write()
 
-    def _write(self, out: int) -> None:
-        assert self._peer is not None
+    def _write(self) -> None:
+        """Write what there is to write, with the lock held; what nobody can read any more is dropped."""
         while (line := self._peer.next_line()) is not None:
             view = memoryview(line)
-            while view:
-                view = view[os.write(out, view) :]
+            while view and self._out is not None:
+                try:
+                    view = view[os.write(self._out, view) :]
+                except BrokenPipeError:
+                    break
 
 
 def _write_whole(root: Path, content: bytes, suffix: str) -> Path:
@@ -265,67 +290,3 @@ def _write_whole(root: Path, content: bytes, suffix: str) -> Path:
     finally:
         os.close(directory)
     return path
-
-
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    return typing.get_type_hints(function)
-
-
-_SCALARS: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
-
-
-def _schema(function: Callable[..., Any]) -> dict[str, Any]:
-    hints = _hints(function)
-    properties: dict[str, Any] = {}
-    required = []
-    for name, parameter in inspect.signature(function).parameters.items():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise UsageError(f"tool {function.__name__}: parameter {name} must be callable by name", path=name)
-        if name not in hints:
-            raise UsageError(f"tool {function.__name__}: parameter {name} needs a type annotation", path=name)
-        if hints[name] is Context:
-            continue
-        properties[name] = _type_schema(function.__name__, name, hints[name])
-        if parameter.default is inspect.Parameter.empty:
-            required.append(name)
-    schema: dict[str, Any] = {"type": "object", "properties": properties}
-    return {**schema, "required": required} if required else schema
-
-
-def _type_schema(tool: str, name: str, hint: Any) -> dict[str, Any]:
-    if hint in _SCALARS:
-        return {"type": _SCALARS[hint]}
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        return {"enum": list(arguments)}
-    if origin is list:
-        return {"type": "array", "items": _type_schema(tool, name, arguments[0])}
-    if origin is dict and arguments[0] is str:
-        return {"type": "object", "additionalProperties": _type_schema(tool, name, arguments[1])}
-    if origin in (Union, types.UnionType):
-        options = [{"type": "null"} if item is type(None) else _type_schema(tool, name, item) for item in arguments]
-        return {"anyOf": options}
-    if hint is Any:
-        return {}
-    raise UsageError(f"tool {tool}: parameter {name} has the type {hint!r}, which has no JSON schema here", path=name)
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    if hint is Any:
-        return True
-    if hint is float:
-        return type(value) in (int, float)
-    if hint in _SCALARS:
-        return type(value) is hint
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        return any(type(value) is type(item) and value == item for item in arguments)
-    if origin is list:
-        return isinstance(value, list) and all(_fits(item, arguments[0]) for item in value)
-    if origin is dict:
-        return isinstance(value, dict) and all(_fits(item, arguments[1]) for item in value.values())
-    return any(value is None if item is type(None) else _fits(value, item) for item in arguments)
-
-
-def _described(hint: Any) -> str:
-    return getattr(hint, "__name__", None) or str(hint)

@@ -13,7 +13,7 @@ from broker.bus.kernel import Kernel, Listener, Trace
 from broker.bus.messages import Binding
 from broker.bus.peer import Peer
 from broker.bus.refusals import faults_error
-from broker.bus.statistics import BusStatistics, TopicStatistics
+from broker.bus.statistics import BusStatistics, TopicStatistics, peer_statistics
 from broker.errors import Fault, InvalidParamsError, ResourceExhaustedError
 from broker.limits import MAX_BUS_INSTANCE_ID_BYTES, MAX_BUS_PEERS, MAX_FRAME_BYTES, MAX_PORTABLE_INTEGER
 
@@ -115,9 +115,10 @@ class Bus(Kernel):
         detach; what they cause is delivered too, in later rounds of the same call, at most 64 of them, so that handlers
         that publish for ever still let the call return. A raising handler is reported and counted, the rest go on; only
         a ``KeyboardInterrupt`` is raised again once they did. A peer whose handlers are all gone keeps what is left. A
-        call from inside a handler, or from a second thread, passes over a peer that is being delivered to.
+        call from inside a handler, or from a second thread while one delivers, gives 0 at once: the delivery that is
+        going on does its work. Whether an event is young enough is judged when its round begins.
         """
-        return deliver(self, lambda: tuple(self._peers))
+        return deliver(self)
 
     def close(self) -> None:
         """Close every peer and the bus. Idempotent."""
@@ -131,6 +132,7 @@ class Bus(Kernel):
     def statistics(self) -> BusStatistics:
         """A consistent snapshot of the whole bus."""
         with self._lock:
+            now = self._monotonic_ms()
             topics = tuple(
                 TopicStatistics(
                     topic.name,
@@ -153,7 +155,7 @@ class Bus(Kernel):
                 self._retired,
                 self._handler_errors_of_gone + sum(peer._handler_errors for peer in self._peers),
                 topics,
-                tuple(self._peer_statistics(peer) for peer in self._peers),
+                tuple(peer_statistics(peer, now) for peer in self._peers),
             )
 
     def add_listener(self, listener: Listener) -> Callable[[], None]:

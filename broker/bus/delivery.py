@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import frozen
 
-from broker.bus.messages import Event, Message, TopicAvailable, TopicUnavailable
+from broker.bus.messages import Binding, Event, Message, message_size, with_decoded
+from broker.bus.typed import TypedTopic
 from broker.errors import UsageError
-from broker.limits import MAX_DELIVERY_ROUNDS
+from broker.limits import MAX_BUS_MESSAGE_AGE_MS, MAX_DELIVERY_ROUNDS
 
 if TYPE_CHECKING:
     from broker.bus.bus import Bus
@@ -56,6 +57,7 @@ class Registration:
         self._active = False
         with self._peer._bus._lock:
             self._peer._handlers = tuple(other for other in self._peer._handlers if other is not self)
+            self._peer._bus._refresh_handled()
 
 
 def check_handler(handler: object) -> None:
@@ -78,58 +80,97 @@ def log_failure(failure: HandlerFailure) -> None:
     )
 
 
-def deliver(bus: Bus, peers: Callable[[], Iterable[Peer]]) -> int:
+def deliver(bus: Bus) -> int:
     """Deliver what is queued, then what the handlers caused, in rounds; see :meth:`broker.Bus.deliver`."""
     total = 0
-    interrupt: KeyboardInterrupt | None = None
-    for _ in range(MAX_DELIVERY_ROUNDS):
-        delivered = 0
-        for peer in peers():
-            if not peer._handlers or not peer._inbox.queue or not bus._begin_delivery(peer):
-                continue
-            try:
-                count, stop = _deliver_peer(bus, peer)
-            finally:
-                bus._end_delivery(peer)
-            delivered += count
-            interrupt = interrupt or stop
-        total += delivered
-        if not delivered or interrupt:
-            break
-    if interrupt:
-        raise interrupt
+    turn = bus._begin_delivery()
+    try:
+        for _ in range(MAX_DELIVERY_ROUNDS):
+            if turn is None:
+                return total
+            total += _round(bus, *turn)
+            turn = bus._next_round()
+    finally:
+        if turn is not None:
+            bus._end_delivery()
     return total
 
 
-def _deliver_peer(bus: Bus, peer: Peer) -> tuple[int, KeyboardInterrupt | None]:
+def _round(bus: Bus, peers: Iterable[Peer], now: int) -> int:
+    """Give each peer's handlers what is queued at its turn; what they cause for earlier ones waits for the next round.
+
+    Without the lock: while a bus delivers, this thread alone takes messages from the peers with handlers.
+    """
     count = 0
     interrupt = None
-    # Only what is queued now: what handlers publish meanwhile waits its turn, so one peer cannot starve the others.
-    for _ in range(len(peer._inbox.queue)):
-        # The last handler may have removed itself: what is left waits for the next one.
-        if not peer._handlers:
-            break
-        try:
-            message = peer.take()
-        except BaseException as error:
-            # A topic class may run code of its own, so it is contained as a handler is.
-            topic = getattr(error, "topic", None)
-            bus._handler_failed(peer, HandlerFailure(peer.name, topic, None, None, error))
-            if isinstance(error, KeyboardInterrupt):
-                interrupt = error
-            continue
-        if message is None:
-            break
-        count += 1
-        for registration in peer._handlers:
-            if not registration.active:
-                continue
+    youngest_expired = now - MAX_BUS_MESSAGE_AGE_MS - 1
+    for peer in peers:
+        inbox = peer._inbox
+        queue = inbox.queue
+        for _ in range(len(queue)):
+            handlers = peer._handlers
+            # The last handler may have removed itself: what is left waits for the next one.
+            if not handlers:
+                break
             try:
-                registration.handler(message)
-            except BaseException as error:
-                # SystemExit or a cancellation raised by a plugin must not end the host or starve the others.
-                topic = message.topic if isinstance(message, Event | TopicAvailable | TopicUnavailable) else None
-                bus._handler_failed(peer, HandlerFailure(peer.name, topic, registration.handler, message, error))
-                if isinstance(error, KeyboardInterrupt):
-                    interrupt = error
-    return count, interrupt
+                message = queue.popleft()
+            except IndexError:
+                break  # the peer was detached, or is read with take() as well
+            reader = None
+            if type(message) is Event:
+                interest = inbox.interests.get(message._topic.name)
+                if interest is None or interest.topic is not message._topic or message._sequence <= interest.after:
+                    bus._discard_stale(peer, message, expired=False)
+                    continue
+                if message._admitted_ms <= youngest_expired:
+                    bus._discard_stale(peer, message, expired=True)
+                    continue
+                reader = interest.reader
+                inbox.done_messages += 1
+                inbox.done_bytes += message._size
+            elif message.binding_id == inbox.binding_id:
+                inbox.done_messages += 1
+                inbox.done_bytes += message_size(message)
+            else:
+                bus._discard_stale(peer, message, expired=False)
+                continue
+            if reader is not None:
+                try:
+                    message = decoded(message, reader)
+                except BaseException as error:
+                    # A topic class may run code of its own, so it is contained as a handler is.
+                    interrupt = _failed(bus, peer, None, None, getattr(error, "topic", None), error) or interrupt
+                    continue
+            count += 1
+            for registration in handlers:
+                if registration._active:
+                    try:
+                        registration.handler(message)
+                    except BaseException as error:
+                        # SystemExit or a cancellation raised by a plugin must not end the host or starve the others.
+                        topic = None if isinstance(message, Binding) else message.topic
+                        interrupt = _failed(bus, peer, registration.handler, message, topic, error) or interrupt
+    if interrupt is not None:
+        raise interrupt
+    return count
+
+
+def _failed(
+    bus: Bus,
+    peer: Peer,
+    handler: Handler | None,
+    message: Message | None,
+    topic: str | None,
+    error: BaseException,
+) -> KeyboardInterrupt | None:
+    """Report a failure; gives it back if it is one that the caller of ``deliver()`` must see."""
+    bus._handler_failed(peer, HandlerFailure(peer.name, topic, handler, message, error))
+    return error if isinstance(error, KeyboardInterrupt) else None
+
+
+def decoded(message: Message, reader: TypedTopic) -> Message:
+    """The message with its payload as an instance of the subscriber's class.
+
+    Outside the lock: the class and its converters are the subscriber's own code.
+    """
+    return with_decoded(message, reader.decode(message._payload)) if type(message) is Event else message

@@ -1,7 +1,11 @@
 """The bounded inbox of one peer: a queue whose room is counted in messages and in frame bytes.
 
 Credit is taken when a message is admitted and given back when it is taken, discarded, or (for a process) written.
-Everything here runs under the bus's lock.
+
+Everything here runs under the bus's lock, with one exception: while the bus delivers, the one thread that does takes
+messages from the left of the queues of peers with handlers without it. That is why everything else takes messages one
+at a time, never rebuilds such a queue, and why what that thread is done with is counted apart (``done_messages`` and
+``done_bytes``, which it alone writes and which only rise) until :meth:`Inbox.reclaim` gives the credit back.
 """
 
 from __future__ import annotations
@@ -24,6 +28,8 @@ class Inbox:
         "binding_id",
         "closed",
         "discarded",
+        "done_bytes",
+        "done_messages",
         "expired",
         "free_bytes",
         "free_messages",
@@ -34,6 +40,8 @@ class Inbox:
         "max_frame_bytes",
         "queue",
         "reader",
+        "reclaimed_bytes",
+        "reclaimed_messages",
         "refusals",
         "taken",
     )
@@ -48,6 +56,10 @@ class Inbox:
         self.interests: dict[str, Interest] = {}
         self.closed: bool = False
         self.reader: TypedTopic | None = None
+        self.done_messages: int = 0
+        self.done_bytes: int = 0
+        self.reclaimed_messages: int = 0
+        self.reclaimed_bytes: int = 0
         self.held: int = 0
         self.taken: int = 0
         self.expired: int = 0
@@ -101,6 +113,24 @@ class Inbox:
         self.free_messages += 1
         self.free_bytes += size
 
+    def reclaim(self) -> None:
+        """Give back the credit of what handlers were given since the last time, and count it as taken."""
+        # Bytes are written after their message: read before it, they are never given back too early.
+        size, messages = self.done_bytes, self.done_messages
+        fresh = messages - self.reclaimed_messages
+        self.taken += fresh
+        self.free_messages += fresh
+        self.free_bytes += size - self.reclaimed_bytes
+        self.reclaimed_bytes, self.reclaimed_messages = size, messages
+
+    def discard_stale(self, message: Message, *, expired: bool) -> None:
+        """Count and give back the credit of a message that was found to be no longer deliverable."""
+        self.refund(message_size(message))
+        if expired:
+            self.expired += 1
+        else:
+            self.invalidated += 1
+
     def valid(self, message: Message) -> bool:
         """Whether the message still belongs to the current binding, and an event to a subscription as it stands now."""
         if type(message) is not Event:
@@ -110,15 +140,13 @@ class Inbox:
 
     def pop(self, now: int) -> Message | None:
         """The next deliverable message, its credit still used; everything stale before it is discarded and counted."""
-        queue = self.queue
-        while queue:
-            message = queue.popleft()
+        while (message := self.pop_any()) is not None:
             if type(message) is Event:
                 interest = self.interests.get(message._topic.name)
                 if interest is None or interest.topic is not message._topic or message._sequence <= interest.after:
-                    self.invalidated += 1
+                    self.discard_stale(message, expired=False)
                 elif now - message._admitted_ms > MAX_BUS_MESSAGE_AGE_MS:
-                    self.expired += 1
+                    self.discard_stale(message, expired=True)
                 else:
                     self.reader = interest.reader
                     return message
@@ -126,15 +154,25 @@ class Inbox:
                 self.reader = None
                 return message
             else:
-                self.invalidated += 1
-            self.refund(message_size(message))
+                self.discard_stale(message, expired=False)
         return None
 
-    def sweep(self, now: int) -> int | None:
+    def pop_any(self) -> Message | None:
+        """The next message, deliverable or not; its credit still used."""
+        try:
+            return self.queue.popleft()
+        except IndexError:
+            return None
+
+    def sweep(self, now: int, *, delivering: bool) -> int | None:
         """Discard expired events; the admission time of the oldest event left, if any.
 
-        A notice never expires: a peer that missed one would keep a stale view.
+        A notice never expires: a peer that missed one would keep a stale view. An inbox that is being delivered from is
+        left alone: the delivering thread finds what has expired.
         """
+        self.reclaim()
+        if delivering:
+            return self.oldest_admitted_ms()
         oldest: int | None = None
         kept: list[Message] = []
         for message in self.queue:
@@ -153,11 +191,11 @@ class Inbox:
 
     def oldest_admitted_ms(self) -> int | None:
         """Admission time (monotonic ms) of the oldest queued event, if any."""
-        return next((message._admitted_ms for message in self.queue if type(message) is Event), None)
+        # The copy is one step of the interpreter: a delivering thread may take messages meanwhile.
+        return next((message._admitted_ms for message in list(self.queue) if type(message) is Event), None)
 
     def clear(self) -> None:
         """Discard everything queued; a closed peer's messages are never delivered."""
-        self.discarded += len(self.queue)
-        for message in self.queue:
+        while (message := self.pop_any()) is not None:
+            self.discarded += 1
             self.refund(message_size(message))
-        self.queue.clear()

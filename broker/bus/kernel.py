@@ -18,7 +18,7 @@ from sortedcontainers import SortedDict
 from broker.bus import trace
 from broker.bus.delivery import HandlerFailure, log_failure
 from broker.bus.fields import declaration_faults
-from broker.bus.messages import Active, Event, Notice, Pending, SubscriptionState
+from broker.bus.messages import Active, Event, Message, Notice, Pending, SubscriptionState
 from broker.bus.peer import Peer
 from broker.bus.refusals import (
     check_binding_id,
@@ -31,7 +31,6 @@ from broker.bus.refusals import (
     too_many_topics,
 )
 from broker.bus.schema import compile_schema
-from broker.bus.statistics import PeerStatistics
 from broker.bus.topic import Interest, Topic
 from broker.bus.typed import TypedTopic
 from broker.clock import Clock, SystemClock
@@ -66,6 +65,10 @@ class Kernel:
         self._topic_revision = 0
         self._topics: SortedDict[str, Topic] = SortedDict()
         self._peers: dict[Peer, None] = {}
+        self._handled: tuple[Peer, ...] = ()
+        # Set by every admission: a delivery that finds it unset after a round is over.
+        self._stirred = False
+        self._delivering = False
         self._interested: dict[str, dict[Peer, Interest]] = {}
         self._notices: deque[tuple[Peer, Notice]] = deque()
         # No queued event is older than this allows; publishing looks no further until it has passed.
@@ -197,6 +200,12 @@ class Kernel:
         except BrokerError as refusal:
             return self._refusal(peer, "publish", refusal)
 
+    def _has_room(self, topic: Topic, size: int) -> bool:
+        """Whether every inbox has room once it has back what its handlers are done with."""
+        for inbox in topic.sinks:
+            inbox.reclaim()
+        return all(inbox.free_messages > 0 and inbox.free_bytes >= size for inbox in topic.sinks)
+
     def _room_refusal(self, peer: Peer, topic: Topic, size: int) -> BrokerError:
         """Who had no room for a publication of ``size`` frame bytes, or that it is too large for any bus."""
         if size > MAX_BUS_MESSAGE_BYTES:
@@ -252,6 +261,7 @@ class Kernel:
         if peer not in self._peers:
             return
         del self._peers[peer]
+        self._refresh_handled()
         peer._close_reason = reason
         peer._inbox.closed = True
         self._published_by_gone += peer._sequence
@@ -276,16 +286,22 @@ class Kernel:
             fault = peer._inbox.shortage(size)
             if fault is not None:
                 # What has expired makes room first, as it does for an event.
-                peer._inbox.sweep(self._monotonic_ms())
+                busy = self._delivering and bool(peer._handlers)
+                peer._inbox.sweep(self._monotonic_ms(), delivering=busy)
                 fault = peer._inbox.shortage(size)
             if fault is None:
                 peer._inbox.put(notice, size)
+                self._stirred = True
             else:
                 self._retired += 1
                 self._remove(peer, f"could not take a lifecycle notice: {fault}", retired=True)
 
     def _sweep(self, now: int) -> None:
-        oldest = [left for peer in self._peers if (left := peer._inbox.sweep(now)) is not None]
+        oldest = []
+        for peer in self._peers:
+            left = peer._inbox.sweep(now, delivering=self._delivering and bool(peer._handlers))
+            if left is not None:
+                oldest.append(left)
         self._expiry_at = min(oldest) + MAX_BUS_MESSAGE_AGE_MS if oldest else _NEVER
 
     # -- after the lock ------------------------------------------------------------------------------------------------
@@ -332,16 +348,36 @@ class Kernel:
 
     # -- delivery and statistics ---------------------------------------------------------------------------------------
 
-    def _begin_delivery(self, peer: Peer) -> bool:
+    def _begin_delivery(self) -> tuple[tuple[Peer, ...], int] | None:
+        """The peers with handlers and the time, for the one thread that delivers; None when another one does."""
         with self._lock:
-            if peer._delivering:
-                return False
-            peer._delivering = True
-            return True
+            if self._delivering:
+                # Whoever delivers goes another round, so that what this caller published is not left lying.
+                self._stirred = True
+                return None
+            self._delivering = True
+            self._stirred = False
+            return self._handled, self._monotonic_ms()
 
-    def _end_delivery(self, peer: Peer) -> None:
+    def _next_round(self) -> tuple[tuple[Peer, ...], int] | None:
+        """The same again if anything was admitted since the round began; else the delivery is over."""
         with self._lock:
-            peer._delivering = False
+            if not self._stirred:
+                self._delivering = False
+                return None
+            self._stirred = False
+            return self._handled, self._monotonic_ms()
+
+    def _end_delivery(self) -> None:
+        with self._lock:
+            self._delivering = False
+
+    def _discard_stale(self, peer: Peer, message: Message, *, expired: bool) -> None:
+        with self._lock:
+            peer._inbox.discard_stale(message, expired=expired)
+
+    def _refresh_handled(self) -> None:
+        self._handled = tuple(peer for peer in self._peers if peer._handlers)
 
     def _handler_failed(self, peer: Peer, failure: HandlerFailure) -> None:
         with self._lock:
@@ -349,32 +385,6 @@ class Kernel:
             if peer not in self._peers:
                 self._handler_errors_of_gone += 1
         _contained(self._report, failure)
-
-    def _peer_statistics(self, peer: Peer) -> PeerStatistics:
-        inbox = peer._inbox
-        oldest = inbox.oldest_admitted_ms()
-        return PeerStatistics(
-            name=peer.name,
-            instance_id=peer.instance_id,
-            generation=peer.generation,
-            closed=peer._close_reason is not None,
-            close_reason=peer._close_reason,
-            draining=peer._draining,
-            published=peer._sequence,
-            queued_messages=inbox.used_messages,
-            queued_bytes=inbox.used_bytes,
-            held_messages=inbox.held,
-            oldest_age_ms=None if oldest is None else self._monotonic_ms() - oldest,
-            taken=inbox.taken,
-            expired=inbox.expired,
-            invalidated=inbox.invalidated,
-            discarded=inbox.discarded,
-            refusals=inbox.refusals,
-            last_refused_topic=inbox.last_refused_topic,
-            handler_errors=peer._handler_errors,
-            active=tuple(sorted(name for name, interest in inbox.interests.items() if interest.topic is not None)),
-            pending=tuple(sorted(name for name, interest in inbox.interests.items() if interest.topic is None)),
-        )
 
 
 def _contained(call: Callable[..., object], *arguments: object) -> None:

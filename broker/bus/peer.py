@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from broker.bus.delivery import Handler, Registration, check_handler
+from broker.bus.delivery import Handler, Registration, check_handler, decoded
 from broker.bus.fields import Field
 from broker.bus.hold import Held
 from broker.bus.inbox import Inbox
-from broker.bus.messages import Event, Message, Receipt, SubscriptionState, message_size, with_decoded
+from broker.bus.messages import Event, Message, Receipt, SubscriptionState, message_size
 from broker.bus.schema import NOT_FINE
-from broker.bus.statistics import PeerStatistics
+from broker.bus.statistics import PeerStatistics, peer_statistics
 from broker.bus.topic import Topic
-from broker.bus.typed import TypedTopic, typed_topic
+from broker.bus.typed import typed_topic
 from broker.errors import InvalidParamsError, UsageError
 from broker.limits import MAX_BUS_MESSAGE_AGE_MS, MAX_BUS_MESSAGE_BYTES
 
@@ -37,7 +37,6 @@ class Peer:
         "__weakref__",
         "_bus",
         "_close_reason",
-        "_delivering",
         "_draining",
         "_generation",
         "_handler_errors",
@@ -61,7 +60,6 @@ class Peer:
         self._close_reason: str | None = None
         self._handlers: tuple[Registration, ...] = ()
         self._handler_errors = 0
-        self._delivering = False
 
     @property
     def bus(self) -> Bus:
@@ -164,7 +162,7 @@ class Peer:
                 if not short:
                     for inbox in sinks:
                         if inbox.free_messages < 1 or inbox.free_bytes < size:
-                            short = True
+                            short = not bus._has_room(record, size)
                             break
                 if short:
                     error = bus._room_refusal(self, record, size)
@@ -175,6 +173,7 @@ class Peer:
                         inbox.free_bytes -= size
                         inbox.append(event)
                     self._sequence = sequence
+                    bus._stirred = True
                     record.published += 1
                     if sinks and bus._expiry_at > now + MAX_BUS_MESSAGE_AGE_MS:
                         bus._expiry_at = now + MAX_BUS_MESSAGE_AGE_MS
@@ -203,7 +202,7 @@ class Peer:
             inbox.refund(message._size if type(message) is Event else message_size(message))
             inbox.taken += 1
             reader = inbox.reader
-        return message if reader is None else _decoded(message, reader)
+        return message if reader is None else decoded(message, reader)
 
     def hold(self) -> Held | None:
         """As :meth:`take`, but the message's credit stays used until ``release()``: what a writer needs."""
@@ -218,7 +217,7 @@ class Peer:
         held = Held(bus._lock, bus._monotonic_ms, self._inbox, message)
         if reader is not None:
             try:
-                held.message = _decoded(message, reader)
+                held.message = decoded(message, reader)
             except BaseException:
                 held.release()
                 raise
@@ -233,6 +232,7 @@ class Peer:
         registration = Registration(self, handler)
         with self._bus._lock:
             self._handlers = (*self._handlers, registration)
+            self._bus._refresh_handled()
         return registration
 
     def drain(self) -> None:
@@ -246,7 +246,7 @@ class Peer:
     def statistics(self) -> PeerStatistics:
         """A snapshot of this peer's counters and queue."""
         with self._bus._lock:
-            return self._bus._peer_statistics(self)
+            return peer_statistics(self, self._bus._monotonic_ms())
 
     def __aiter__(self) -> AsyncIterator[Message]:
         reader = type(self).async_reader
@@ -264,8 +264,3 @@ class Peer:
             raise InvalidParamsError(f"topic: expected a string, got {type(value).__name__}")
         described = typed_topic(type(value))
         return described.name, described.payload(value)
-
-
-def _decoded(message: Message, reader: TypedTopic) -> Message:
-    # Outside the lock: the class and its converters are the subscriber's own code.
-    return with_decoded(message, reader.decode(message._payload)) if type(message) is Event else message

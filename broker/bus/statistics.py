@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from attrs import frozen
+
+if TYPE_CHECKING:
+    from broker.bus.peer import Peer
 
 
 @frozen
@@ -62,3 +67,32 @@ class BusStatistics:
     handler_errors: int
     topics: tuple[TopicStatistics, ...]
     peers: tuple[PeerStatistics, ...]
+
+
+def peer_statistics(peer: Peer, now: int) -> PeerStatistics:
+    """The snapshot of one peer at the monotonic millisecond ``now``; for the bus, under its lock."""
+    inbox = peer._inbox
+    inbox.reclaim()
+    oldest = inbox.oldest_admitted_ms()
+    return PeerStatistics(
+        name=peer.name,
+        instance_id=peer.instance_id,
+        generation=peer.generation,
+        closed=peer._close_reason is not None,
+        close_reason=peer._close_reason,
+        draining=peer._draining,
+        published=peer._sequence,
+        queued_messages=inbox.used_messages,
+        queued_bytes=inbox.used_bytes,
+        held_messages=inbox.held,
+        oldest_age_ms=None if oldest is None else now - oldest,
+        taken=inbox.taken,
+        expired=inbox.expired,
+        invalidated=inbox.invalidated,
+        discarded=inbox.discarded,
+        refusals=inbox.refusals,
+        last_refused_topic=inbox.last_refused_topic,
+        handler_errors=peer._handler_errors,
+        active=tuple(sorted(name for name, interest in inbox.interests.items() if interest.topic is not None)),
+        pending=tuple(sorted(name for name, interest in inbox.interests.items() if interest.topic is None)),
+    )

@@ -19,16 +19,17 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import attrs
 from attrs import frozen
-from cattrs import BaseValidationError, Converter, transform_error
-from cattrs.gen import make_dict_structure_fn
 
 from broker.bus.fields import Field, declaration_faults, topic_fault
 from broker.errors import Fault, InvalidParamsError, UsageError
 from broker.limits import MAX_BUS_STRING_BYTES
+
+if TYPE_CHECKING:
+    from cattrs import Converter
 
 C = TypeVar("C", bound=type)
 _ATTRIBUTE = "__broker_topic__"
@@ -64,6 +65,8 @@ class TypedTopic:
 
     def decode(self, payload: Mapping[str, Any]) -> Any:
         """An instance from a payload; fields the class does not name are dropped. Faults: InvalidParamsError."""
+        from cattrs import BaseValidationError, transform_error
+
         try:
             return self.converter.structure(payload, self.cls)
         except (BaseValidationError, TypeError, ValueError) as error:
@@ -119,6 +122,10 @@ def typed_topic(cls: type) -> TypedTopic:
 
 
 def _describe(name: str, cls: type) -> TypedTopic:
+    # Imported by the first topic class: a bus without any need not wait for it.
+    from cattrs import Converter
+    from cattrs.gen import make_dict_structure_fn
+
     converter = Converter(detailed_validation=True)
     for scalar in (str, int, bool):
         converter.register_structure_hook(scalar, _exact(scalar))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import signal
 import sys
 from typing import Any
 
@@ -15,6 +14,7 @@ from broker.bus import BusStatistics
 from broker.cli import records
 from broker.cli.arguments import json_argument
 from broker.cli.exit_codes import FAILURE, OK
+from broker.cli.interrupts import interrupts
 from broker.cli.run import call_once
 from broker.cli.settling import Activity
 from broker.cli.sources import Source, load_one, start
@@ -35,11 +35,9 @@ async def call(given: argparse.Namespace) -> int:
     for name, warning in warnings:
         view.show(records.diagnostic(name, warning))
     working = asyncio.ensure_future(_call(given, source, tool, arguments, view))
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, working.cancel)
     try:
-        return await working
+        with interrupts(working.cancel):
+            return await working
     except asyncio.CancelledError:
         print("broker: interrupted", file=sys.stderr)
         return FAILURE

@@ -23,6 +23,10 @@ _PATHS = "an extension.toml, its directory, a folder of such directories, or a *
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; gives its exit status. ``argv`` is what follows the program's name."""
+    for name in ("stdout", "stderr"):
+        # A stream that is closed from the start has no object at all: nobody wants what would be said there.
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - it lives as long as the program
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that cannot show a character gets its escape, never a UnicodeEncodeError half-way.

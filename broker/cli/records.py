@@ -1,6 +1,6 @@
 """One JSON object a line: what ``--json`` writes, and what the plain and the live view are made from.
 
-Every record has ``kind``: started, topic_available, subscribed, event, call, diagnostic or exited.
+Every record has ``kind``: started, topic_available, topic_unavailable, subscribed, event, call, diagnostic or exited.
 """
 
 from __future__ import annotations
@@ -66,8 +66,7 @@ def from_trace(record: trace.Record) -> dict[str, Any] | None:
         state = "active" if isinstance(record.state, Active) else "pending"
         return {"kind": "subscribed", "extension": record.peer, "topic": record.topic, "state": state}
     if isinstance(record, trace.Withdrawn):
-        reason = f"topic unavailable: {record.topic}"
-        return {**diagnostic(record.publisher, reason), "topic": record.topic, "publisher": record.publisher}
+        return {"kind": "topic_unavailable", "topic": record.topic, "publisher": record.publisher}
     if isinstance(record, trace.Detached) and record.retired:
         return diagnostic(record.peer, f"taken off the bus: {record.reason}")
     return None

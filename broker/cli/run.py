@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
-import signal
 from typing import Any
 
 from broker.adapters.aio import AsyncHost, AsyncSession
-from broker.bus import trace
 from broker.cli import records
 from broker.cli.arguments import json_argument
 from broker.cli.exit_codes import FAILURE, OK, SETUP
+from broker.cli.interrupts import interrupts
 from broker.cli.settling import Activity
 from broker.cli.sources import Source, load_all, start
 from broker.cli.views import StoppingView, View, make_view
@@ -30,39 +28,31 @@ async def run(given: argparse.Namespace) -> int:
     if unknown:
         raise UsageError(f"--call names {unknown[0]!r}, which is not among the extensions")
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, _interrupt, stop)
     view = StoppingView(make_view(as_json=given.json), stop.set)
     failures: list[str] = []
     unstartable: list[str] = []
-    try:
-        async with AsyncHost() as host:
-            session = await host.open_session(given.workspace)
-            activity = Activity()
-            _connect(session, view, activity)
-            for name, warning in warnings:
-                view.show(records.diagnostic(name, warning))
-            await _until(stop, _serve(session, view, activity, sources, calls, given.duration, failures, unstartable))
-            health = {end.name: end.health for end in session.session.extensions.values()}
-            health.update({end.name: end.health for end in session.session.servers.values()})
-            unwell = (Health.CRASHED, Health.PARKED, Health.BACKOFF)
-            failures += [name for name, state in health.items() if state in unwell]
-            await session.aclose()
-    finally:
-        view.close()
+    with interrupts(stop.set):
+        try:
+            async with AsyncHost() as host:
+                session = await host.open_session(given.workspace)
+                activity = Activity()
+                _connect(session, view, activity)
+                for name, warning in warnings:
+                    view.show(records.diagnostic(name, warning))
+                serving = _serve(session, view, activity, sources, calls, given.duration, failures, unstartable)
+                await _until(stop, serving)
+                health = {end.name: end.health for end in session.session.extensions.values()}
+                health.update({end.name: end.health for end in session.session.servers.values()})
+                unwell = (Health.CRASHED, Health.PARKED, Health.BACKOFF)
+                failures += [name for name, state in health.items() if state in unwell]
+                await session.aclose()
+        finally:
+            view.close()
     if view.failure is not None:
         raise view.failure
     if unstartable and len(unstartable) == len(sources):
         return SETUP
     return FAILURE if failures else OK
-
-
-def _interrupt(stop: asyncio.Event) -> None:
-    if stop.is_set():
-        # Asked twice: no more waiting for anybody. The orphan guard kills what is left of the extensions.
-        os._exit(FAILURE)
-    stop.set()
 
 
 def _connect(session: AsyncSession, view: View, activity: Activity) -> None:
@@ -73,12 +63,7 @@ def _connect(session: AsyncSession, view: View, activity: Activity) -> None:
 
     session.add_observer(lambda notice: show(records.from_notice(notice)))
 
-    def on_bus(record: trace.Record) -> None:
-        # Topics that go because the session ends are no news.
-        if not (isinstance(record, trace.Withdrawn) and session.session.closed):
-            show(records.from_trace(record))
-
-    session.bus.add_trace(on_bus)
+    session.bus.add_trace(lambda record: show(records.from_trace(record)))
 
 
 async def _serve(

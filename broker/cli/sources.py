@@ -56,9 +56,6 @@ def load_all(paths: Sequence[Path]) -> tuple[list[Source], list[tuple[str, str]]
                     errors.append(unsupported_version(manifest))
                     continue
                 warnings += [(manifest.name, str(warning)) for warning in directory_warnings(manifest)]
-                if manifest.api_version not in SUPPORTED_API_VERSIONS:
-                    errors.append(unsupported_version(manifest))
-                    continue
                 add([manifest], manifest.path)
         except SetupError as error:
             errors.append(error)

@@ -122,6 +122,8 @@ def describe(record: dict[str, Any]) -> str:
         text = f"{record['extension']} started, tools: {', '.join(record['tools']) or 'none'}"
     elif kind == "topic_available":
         text = f"{record['topic']} is available from {record['publisher']}"
+    elif kind == "topic_unavailable":
+        text = f"{record['topic']} is no longer available from {record['publisher']}"
     elif kind == "subscribed":
         text = f"{record['extension']} subscribed to {record['topic']} ({record['state']})"
     elif kind == "event":
@@ -133,7 +135,7 @@ def describe(record: dict[str, Any]) -> str:
         text = f"{record['extension']} exited with status {record['status']}: {record['reason']}"
     else:
         text = f"{record['extension']} [{record['source']}] {record['reason']}"
-    return escape(f"{kind:<15} {text}")
+    return escape(f"{kind:<17} {text}")
 
 
 def _describe_call(record: dict[str, Any]) -> str:
@@ -188,7 +190,7 @@ class LiveView:
 
         extensions = Table("extension", "generation", "state", "tools", title="extensions", expand=True)
         for name, row in self._extensions.items():
-            extensions.add_row(name, row["generation"], Text(row["state"]), row["tools"])
+            extensions.add_row(name, row["generation"], Text(row["state"]), Text(row["tools"]))
         topics = Table("topic", "publisher", "subscribers", "published", title="topics", expand=True)
         peers = Table("peer", "queued", "oldest", "taken", "refusals", "subscriptions", title="peers", expand=True)
         if self._statistics is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from itertools import chain, count
 from typing import Protocol
 
 from attrs import frozen
@@ -43,7 +44,8 @@ class ArtifactWindow:
 class ArtifactRegistry:
     """Accepted artifacts by id; the oldest are forgotten when there are more than 1024.
 
-    An id that is taken stays with its first owner; a later artifact gets ``<id>.<suffix>``. Paths stay inside.
+    An id that is taken stays with its first owner; a later artifact gets ``<id>.<suffix>``, then ``<id>.<suffix>.2``
+    and so on. The same file with the same digest is the same artifact, and keeps its id. Paths stay inside.
     Source: odek notes, section 8.5.
     """
 
@@ -57,10 +59,12 @@ class ArtifactRegistry:
 
     def add(self, ref: ArtifactRef, files: ArtifactFiles, *, suffix: str) -> str:
         """Remember an accepted artifact; gives the id it can be read by."""
-        name = ref.id
-        known = self._entries.get(name)
-        if known is not None and (known[0].uri, known[0].sha256) != (ref.uri, ref.sha256):
-            name = f"{ref.id}.{suffix}"
+        for name in chain([ref.id, f"{ref.id}.{suffix}"], (f"{ref.id}.{suffix}.{n}" for n in count(2))):
+            known = self._entries.get(name)
+            if known is None:
+                break
+            if (known[0].uri, known[0].sha256) == (ref.uri, ref.sha256) and known[1] is files:
+                return name
         self._entries[name] = (ref, files)
         while len(self._entries) > MAX_REGISTERED_ARTIFACTS:
             self._entries.popitem(last=False)
@@ -75,7 +79,7 @@ class ArtifactRegistry:
         for name, value, least in (("offset", offset, 0), ("limit", limit, 1)):
             if type(value) is not int or value < least:
                 raise UsageError(f"{name}: expected an integer of at least {least}, got {value!a:.80}", path=name)
-        entry = self._entries.get(ref_id)
+        entry = self._entries.get(ref_id) if isinstance(ref_id, str) else None
         if entry is None:
             known = ", ".join(f"{name!a:.80}" for name in list(self._entries)[-16:]) or "none"
             raise ArtifactError(f"no artifact {ref_id!a:.140}; known are: {known}", artifact=ref_id)

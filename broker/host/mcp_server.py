@@ -10,7 +10,8 @@ from __future__ import annotations
 import secrets
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import evolve
 
@@ -40,7 +41,21 @@ from broker.wire.odek.untrusted import wrap_untrusted
 if TYPE_CHECKING:
     from broker.host.session import Session
 
-NoticeHandler = Callable[[str, Any], object]
+
+class ServerWatcher(Protocol):
+    """Is told what one server does; what it raises is reported and stops nothing."""
+
+    def tools_changed(self) -> None:
+        """:attr:`McpServer.tools` are others now."""
+        ...
+
+    def call_started(self, call: McpCall) -> None:
+        """A tool was called."""
+        ...
+
+    def notified(self, method: str, params: Any) -> None:
+        """The server sent a notification unasked. Never trust it."""
+        ...
 
 
 class McpCall(Outcome[ToolOutput]):
@@ -81,7 +96,9 @@ class McpServer(ProcessLink):
         self._spawn_asked = False
         self._warnings: deque[str] = deque()
         self._calls: set[McpCall] = set()
-        self._on_notice: tuple[NoticeHandler, ...] = ()
+        self._watchers: tuple[ServerWatcher, ...] = ()
+        self._decisions: dict[str, bool] = {}
+        self._listings = 0
 
     # -- what a host does ----------------------------------------------------------------------------------------------
 
@@ -97,8 +114,8 @@ class McpServer(ProcessLink):
 
     def start(self) -> Outcome[McpServer]:
         """Ask for approval where it is needed, start the process, list the tools. Callable once."""
-        if self._started:
-            raise UsageError(f"{self.name} was started already", extension=self.name)
+        if self._started or self.stage is Stage.ENDED or self.session.server(self.name) is not self:
+            raise UsageError(f"{self.name} was started, stopped or replaced already", extension=self.name)
         self._started = True
         self._set_health(Health.STARTING, "waiting for approval" if self._needs_approval else "starting")
         if self._needs_approval:
@@ -123,7 +140,7 @@ class McpServer(ProcessLink):
         every artifact verified before any of it is shown. With ``untrusted`` its text is wrapped for a model as what
         somebody else said, outside of that bound.
         """
-        if tool in self.peer.catalogue and tool not in self._tools:
+        if self.alive and tool in self.peer.catalogue and tool not in self._tools:
             raise CapabilityMismatchError(f"{self.name}: tool {tool} is not approved", extension=self.name, tool=tool)
         call = McpCall(self, tool, untrusted=untrusted)
         call._request = self.peer.call(
@@ -136,6 +153,7 @@ class McpServer(ProcessLink):
         )
         self._calls.add(call)
         call.add_callback(lambda _: self._calls.discard(call))
+        self._tell(lambda watcher: watcher.call_started(call))
         self.session.changed()
         return call
 
@@ -168,9 +186,13 @@ class McpServer(ProcessLink):
         """Tell the session's observers, once the process runs, of something amiss. Callable from any thread."""
         self._warnings.append(text)
 
-    def add_notice_handler(self, handler: NoticeHandler) -> None:
-        """Call ``handler(method, params)`` for every notification the server sends unasked. Never trust it."""
-        self._on_notice = (*self._on_notice, handler)
+    def add_watcher(self, watcher: ServerWatcher) -> None:
+        """Tell ``watcher`` from now on."""
+        self._watchers = (*self._watchers, watcher)
+
+    def remove_watcher(self, watcher: ServerWatcher) -> None:
+        """Tell ``watcher`` no more. Idempotent."""
+        self._watchers = tuple(other for other in self._watchers if other is not watcher)
 
     # -- starting ------------------------------------------------------------------------------------------------------
 
@@ -183,7 +205,13 @@ class McpServer(ProcessLink):
             if self.stage is not Stage.ENDED and self.failure is None:
                 decided(outcome.error is None and outcome.result() is True)
 
-        self.session.approve(request).add_callback(settled)
+        try:
+            answer = self.session.approve(request)
+        except Exception as error:
+            self._diagnose(f"asking for approval failed, which counts as a refusal: {error!r}")
+            decided(False)
+        else:
+            answer.add_callback(settled)
 
     def _on_server_approved(self, approved: bool) -> None:
         if approved:
@@ -246,71 +274,92 @@ class McpServer(ProcessLink):
 
     def _drain_events(self) -> None:
         while (event := self.peer.next_event()) is not None:
-            if isinstance(event, Ready):
-                self._approve_tools(event.catalogue, self._on_ready)
-            elif isinstance(event, CatalogueChanged):
-                self._approve_tools(event.catalogue, self._on_changed)
+            if isinstance(event, Ready | CatalogueChanged):
+                self._approve_tools(event.catalogue)
             elif isinstance(event, Diagnostic):
                 self._diagnose(event.text, source="wire")
             elif isinstance(event, NotificationReceived):
-                self._tell(event)
+                self._tell(partial(_notify, event))
             elif isinstance(event, Closed) and event.error is not None:
                 self.fail(event.error)
 
-    def _tell(self, event: NotificationReceived) -> None:
-        for handler in self._on_notice:
+    def _tell(self, what: Callable[[ServerWatcher], object]) -> None:
+        for watcher in self._watchers:
             try:
-                handler(event.method, event.params)
+                what(watcher)
             except Exception as error:
-                self._diagnose(f"a notice handler failed: {error!r}")
+                self._diagnose(f"a watcher failed: {error!r}")
 
     # -- tools ---------------------------------------------------------------------------------------------------------
 
-    def _approve_tools(self, catalogue: Catalogue, done: Callable[[dict[str, ListedTool]], None]) -> None:
+    def _approve_tools(self, catalogue: Catalogue) -> None:
+        """Offer the tools of ``catalogue``, asking first where that is needed; a newer catalogue overtakes it."""
+        self._listings += 1
+        listing = self._listings
+        listed = {tool.name: tool for tool in catalogue.tools}
         if not self._needs_approval:
-            done({tool.name: tool for tool in catalogue.tools})
+            self._offer(listed)
             return
-        approved: dict[str, ListedTool] = {}
-        waiting = list(catalogue.tools)
+        requests = {
+            name: tool_approval(self.config, tool, project=self.session.workspace) for name, tool in listed.items()
+        }
+        # One answer holds for exactly what was asked, as long as the process lives: who was refused cannot ask again
+        # by announcing a change, and what was approved is not offered as something else.
+        keys = {request.key for request in requests.values()}
+        self._decisions = {key: decision for key, decision in self._decisions.items() if key in keys}
+        if self.stage is Stage.READY:
+            self._offer({name: tool for name, tool in listed.items() if self._tools.get(name) == tool})
 
-        def next_tool() -> None:
+        waiting = deque(request for request in requests.values() if request.key not in self._decisions)
+        asking = False
+
+        def ask() -> None:
+            nonlocal asking
+            if asking:
+                return  # the answer came at once; the loop below goes on
+            asking = True
+            while waiting:
+                self._ask(waiting[0], partial(decided, waiting[0]))
+                if waiting[0].key not in self._decisions:
+                    break
+                waiting.popleft()
+            asking = False
             if not waiting:
-                done(approved)
+                self._offer({name: tool for name, tool in listed.items() if self._decisions[requests[name].key]})
+
+        def decided(request: ApprovalRequest, yes: bool) -> None:
+            if listing != self._listings:
                 return
-            tool = waiting.pop(0)
+            self._decisions[request.key] = yes
+            if not yes:
+                self._diagnose(f"tool {request.tool} is not approved")
+            if not asking:
+                waiting.popleft()
+            ask()
 
-            def decided(yes: bool) -> None:
-                if yes:
-                    approved[tool.name] = tool
-                else:
-                    self._diagnose(f"tool {tool.name} is not approved")
-                next_tool()
+        ask()
 
-            self._ask(tool_approval(self.config, tool, project=self.session.workspace), decided)
-
-        next_tool()
-
-    def _on_ready(self, tools: dict[str, ListedTool]) -> None:
+    def _offer(self, tools: dict[str, ListedTool]) -> None:
+        """Make ``tools`` the tools that may be called; the first time that makes the server ready."""
+        first = self.stage is not Stage.READY
+        if tools == self._tools and not first:
+            return
         try:
             self.session.names.replace(self.name, tools)
         except BrokerError as error:
-            self.fail(error)
+            if first:
+                self.fail(error)
+            else:
+                self._diagnose(f"its tools stay as they were: {error}")
             return
         self._tools = tools
-        self._enter(Stage.READY)
-        self._set_health(Health.READY, "ready")
-        self.session.server_started(self.name)
+        if first:
+            self._enter(Stage.READY)
+            self._set_health(Health.READY, "ready")
+            self.session.server_started(self.name)
         self.session.announce(Started(self.name, self.number, tuple(tools)))
+        self._tell(lambda watcher: watcher.tools_changed())
         self._start.succeed(self)
-
-    def _on_changed(self, tools: dict[str, ListedTool]) -> None:
-        try:
-            self.session.names.replace(self.name, tools)
-        except BrokerError as error:
-            self._diagnose(f"its tools stay as they were: {error}")
-            return
-        self._tools = tools
-        self.session.announce(Started(self.name, self.number, tuple(tools)))
 
     def _answered(self, call: McpCall, request: HostRequest) -> None:
         config = self.config
@@ -341,8 +390,9 @@ class McpServer(ProcessLink):
             call.fail(outcome.error)
             return
         output = outcome.result()
-        for ref in output.artifacts:
-            self.session.artifacts.add(ref, self._files, suffix=f"{self.name}-{self.number}")
+        suffix = f"{self.name}-{self.number}"
+        ids = tuple(self.session.artifacts.add(ref, self._files, suffix=suffix) for ref in output.artifacts)
+        output = evolve(output, artifact_ids=ids)
         if call.untrusted:
             nonce = secrets.token_hex(8)
             text = wrap_untrusted(output.text, server=self.name, tool=call.tool, nonce=nonce)
@@ -357,16 +407,14 @@ class McpServer(ProcessLink):
         self._after(self.session.settings.server_term_grace_ms, self._kill)
 
     def _failed(self, error: BrokerError) -> None:
-        if not self._start.done:
+        if not self._start.done and self._spawn_asked:
             self.session.server_failed(self.name)
-        self.session.names.remove(self.name)
-        self._tools = {}
+        self._withdraw()
         self._set_health(Health.CRASHED, str(error))
         self._start.fail(error)
 
     def _ended(self, status: int | None) -> None:
-        self.session.names.remove(self.name)
-        self._tools = {}
+        self._withdraw()
         how = "was killed" if self._killed else "stopped"
         error = self.failure
         self.session.announce(Exited(self.name, self.number, status, how if error is None else str(error), error))
@@ -374,7 +422,17 @@ class McpServer(ProcessLink):
         if self._stop is not None:
             self._stop.succeed(None)
 
+    def _withdraw(self) -> None:
+        self.session.names.remove(self.name)
+        if self._tools:
+            self._tools = {}
+            self._tell(lambda watcher: watcher.tools_changed())
+
     def _set_health(self, health: Health, reason: str) -> None:
         if health is not self.health:
             self.health = health
             self.session.announce(HealthChanged(self.name, health, reason))
+
+
+def _notify(event: NotificationReceived, watcher: ServerWatcher) -> None:
+    watcher.notified(event.method, event.params)

@@ -74,6 +74,7 @@ class Session:
         self.approve: Approve = host.approve
         self._extensions: dict[str, Extension] = {}
         self._servers: dict[str, McpServer] = {}
+        self._bridges: dict[str, McpBridge] = {}
         self._server_failures: dict[str, tuple[int, int]] = {}
         self._observers: tuple[Observer, ...] = ()
         self._closing: Outcome[None] | None = None
@@ -111,8 +112,9 @@ class Session:
         self._require_open()
         if manifest.api_version not in SUPPORTED_API_VERSIONS:
             raise unsupported_version(manifest)
-        if manifest.name in self._extensions:
-            raise InvalidParamsError(f"extension {manifest.name} is in this session already", extension=manifest.name)
+        server = self._servers.get(manifest.name)
+        if manifest.name in self._extensions or (server is not None and not server.ended):
+            raise InvalidParamsError(f"{manifest.name} is in this session already", extension=manifest.name)
         manifest.flag_values(flags or {})
         extension = Extension(self, manifest, source=source, flags=flags or {})
         self._extensions[manifest.name] = extension
@@ -133,14 +135,14 @@ class Session:
             raise InvalidParamsError(f"no extension {name!a:.80} in this session", extension=name) from None
 
     def add_server(self, config: ServerConfig) -> McpServer:
-        """Add an MCP server without starting it. Raises ``invalid_params`` for a name that is taken.
+        """Add an MCP server without starting it.
 
-        A server that has ended gives its name to the next one of that name. One that is not enabled is never started,
-        so that it is refused with :class:`~broker.errors.UsageError`.
+        Raises ``invalid_params`` for a name that is taken, and :class:`UsageError` for a server that is configured as
+        disabled. A server that has ended gives its name to the next one of that name.
         """
         self._require_open()
         if not config.enabled:
-            raise UsageError(f"server {config.name} is not enabled", extension=config.name, path="enabled")
+            raise UsageError(f"server {config.name} is disabled in its configuration", extension=config.name)
         older = self._servers.get(config.name)
         if (older is not None and not older.ended) or config.name in self._extensions:
             raise InvalidParamsError(f"{config.name} is in this session already", extension=config.name)
@@ -168,9 +170,17 @@ class Session:
     def bridge(self, server: str, *, name: str | None = None, notices: bool = False) -> McpBridge:
         """Give an MCP server a place on the bus as a peer called ``name`` (its own name when left out).
 
-        Raises ``invalid_params`` when the name is taken or no peer's name (lower-case letters, digits, ``_``, ``-``).
+        The bridge of a server that has ended makes room for the next one of its name. Raises ``invalid_params`` when
+        the name is taken or is no peer's name (lower-case letters, digits, ``_`` and ``-``), and :class:`UsageError`
+        for a server that has ended.
         """
-        return McpBridge(self.server(server), name=name, notices=notices)
+        found = self.server(server)
+        older = self._bridges.get(name or server)
+        if older is not None and older.server is not found and older.server.ended:
+            older.close()
+        bridge = McpBridge(found, name=name, notices=notices)
+        self._bridges[bridge.name] = bridge
+        return bridge
 
     def read_artifact(
         self, artifact_id: str, *, offset: int = 0, limit: int = ARTIFACT_READ_DEFAULT_BYTES

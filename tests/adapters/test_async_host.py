@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -24,6 +25,7 @@ from broker.errors import (
     UsageError,
 )
 from broker.host import Diagnostic, Exited, Health, HostSettings
+from broker.wire.odek.config import ServerConfig
 
 pytestmark = pytest.mark.timeout(60)
 BOUND_SECONDS = 20.0
@@ -614,6 +616,20 @@ def test_a_timeout_is_a_positive_number(play: Any, rogue: Any, timeout: float) -
         await session.start(path)
         with pytest.raises(UsageError, match="timeout: expected a positive number of seconds"):
             await session.call("rogue", "work", timeout=timeout)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf")])
+def test_so_is_that_of_a_server(play: Any, tmp_path: Path, timeout: float) -> None:
+    command = ("-m", "broker.testing.odek_server", "--root", str(tmp_path))
+    environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    config = ServerConfig(name="kit", source="operator", command=sys.executable, args=command, env=environment)
+
+    async def scene(session: AsyncSession) -> None:
+        await session.start_server(config)
+        with pytest.raises(UsageError, match="timeout: expected a positive number of seconds"):
+            await session.call_server("kit", "echo", timeout=timeout)
 
     play(scene)
 

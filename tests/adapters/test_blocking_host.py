@@ -125,6 +125,18 @@ def test_its_own_thread_cannot_wait_for_itself(host: BlockingHost, rogue: Any, t
     assert session.call("rogue", "work", {"text": "still"}).content[0].text == "still"
 
 
+def test_an_observer_can_be_taken_away(host: BlockingHost, rogue: Any, tmp_path: Path) -> None:
+    session = host.open_session(tmp_path)
+    first: list[Any] = []
+    second: list[Any] = []
+    remove = session.add_observer(first.append)
+    session.add_observer(second.append)
+    remove()
+    session.start(rogue())
+    assert any(isinstance(notice, Started) for notice in second)
+    assert first == []
+
+
 def test_handlers_run_in_the_hosts_thread(host: BlockingHost, tmp_path: Path) -> None:
     session = host.open_session(tmp_path)
     alpha, beta = session.attach("alpha"), session.attach("beta")

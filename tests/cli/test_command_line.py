@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import select
+import shlex
 import shutil
 import signal
 import subprocess
@@ -409,6 +412,50 @@ def test_an_interrupted_call_leaves_nothing(rogue: Any, gone: Any, workspace: Pa
     assert (process.returncode, out) == (1, "")
     assert err.endswith("broker: interrupted\n")
     gone(int((tmp_path / "pid").read_text()))
+
+
+@pytest.mark.skipif(not hasattr(fcntl, "F_SETPIPE_SZ"), reason="needs a pipe that is quickly full")
+def test_a_second_interrupt_ends_a_run_whose_output_nobody_reads(rogue: Any, gone: Any, workspace: Path) -> None:
+    note = workspace / "pid"
+    body = f"open({str(note)!r}, 'w').write(str(os.getpid())); os.write(2, (b'x' * 1000 + b'\\n') * 30); echo()"
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    try:
+        with subprocess.Popen(
+            command("run", "--json", rogue(body)),
+            stdout=writer, stderr=subprocess.DEVNULL, cwd=workspace, env=environment(),
+        ) as process:  # fmt: skip
+            deadline = time.monotonic() + BOUND_SECONDS
+            while select.select([], [writer], [], 0)[1]:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            # As somebody at a terminal would: again and again, until it listens.
+            while process.poll() is None:
+                process.send_signal(signal.SIGINT)
+                if time.monotonic() > deadline:
+                    process.kill()
+                time.sleep(0.05)
+            assert process.returncode == 1
+    finally:
+        os.close(reader)
+        os.close(writer)
+    gone(int(note.read_text()))
+
+
+@pytest.mark.parametrize("arguments", [["check", "PATH"], ["run", "--json", "--for", "0.5", "PATH"]])
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_are_no_fault(
+    rogue: Any, workspace: Path, tmp_path: Path, arguments: list[str], closed: str
+) -> None:
+    path, elsewhere = str(rogue()), tmp_path / "err"
+    words = command(*(path if argument == "PATH" else argument for argument in arguments))
+    redirected = closed if "2>" in closed else f"{closed} 2>{shlex.quote(str(elsewhere))}"
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{shlex.join(words)} {redirected}"],
+        cwd=workspace, env=environment(), timeout=BOUND_SECONDS, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert not elsewhere.exists() or elsewhere.read_text() == ""
 
 
 def test_a_reader_that_leaves_ends_the_run(rogue: Any, gone: Any, workspace: Path) -> None:

@@ -201,7 +201,7 @@ class AsyncSession:
         call = self.session.server(server).call(
             tool,
             {} if arguments is None else arguments,
-            timeout_ms=None if timeout is None else max(1, round(timeout * 1000)),
+            timeout_ms=None if timeout is None else _milliseconds(timeout),
             on_progress=on_progress,
             untrusted=untrusted,
         )

@@ -14,7 +14,8 @@ from typing import Any, Final
 from attrs import define, frozen
 
 from broker.errors import ResourceExhaustedError, UsageError
-from broker.limits import MAX_INPUT_SCHEMA_BYTES, RESPONSE_BYTES
+from broker.limits import MAX_INPUT_SCHEMA_BYTES, MAX_REQUEST_BYTES, RESPONSE_BYTES
+from broker.wire.framing import LineFramer
 from broker.wire.mcp.names import name_problem
 from broker.wire.mcp.settings import PROTOCOL_VERSION, PROTOCOL_VERSIONS
 
@@ -22,6 +23,7 @@ _PARSE_ERROR: Final = -32700
 _INVALID_REQUEST: Final = -32600
 _METHOD_NOT_FOUND: Final = -32601
 _INVALID_PARAMS: Final = -32602
+_INTERNAL_ERROR: Final = -32603
 
 
 @frozen
@@ -66,7 +68,7 @@ class ServerPeer:
         self._open: list[ServedCall] = []
         self._lines: deque[bytes] = deque()
         self._calls: deque[ServedCall] = deque()
-        self._pending = bytearray()
+        self._framer = LineFramer(MAX_REQUEST_BYTES)
         for tool in tools:
             self._add(tool)
 
@@ -78,13 +80,14 @@ class ServerPeer:
     # -- bytes ---------------------------------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes of stdin, in any chunks."""
-        self._pending += data
-        *lines, rest = self._pending.split(b"\n")
-        self._pending = bytearray(rest)
-        for line in lines:
+        """Take bytes of stdin, in any chunks.
+
+        Raises :class:`~broker.errors.ProtocolError` for a line over 64 MiB, after which nothing can be read any more.
+        """
+        self._framer.feed(data)
+        while (line := self._framer.next_frame()) is not None:
             if line.strip():
-                self._receive_line(bytes(line))
+                self._receive_line(line)
 
     def next_call(self) -> ServedCall | None:
         """The next tool call to carry out, if there is one."""
@@ -154,7 +157,10 @@ class ServerPeer:
         elif "id" not in message:
             self._on_notification(method, params)
         else:
-            self._on_request(message["id"], method, params)
+            try:
+                self._on_request(message["id"], method, params)
+            except ResourceExhaustedError as error:
+                self._fail(message["id"], _INTERNAL_ERROR, str(error))
 
     def _on_notification(self, method: str, params: Any) -> None:
         if method != "notifications/cancelled" or not isinstance(params, dict):
@@ -208,7 +214,7 @@ class ServerPeer:
 
     def _send(self, message: dict[str, Any], tool: str | None = None) -> None:
         # ASCII only: no encoding, and no lone surrogate in a tool's text, can break the line.
-        line = json.dumps(message, separators=(",", ":")).encode()
+        line = json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
         if len(line) > self._max_line_bytes:
             raise ResourceExhaustedError(
                 f"the answer of {tool or 'the server'} is a line of {len(line)} bytes, over {self._max_line_bytes}",

@@ -34,6 +34,7 @@ class ToolOutput:
 
     ``text`` keeps the limit; ``observed_chars`` is what there would have been without it. ``artifact_count`` is the
     number of ``artifacts`` and never taken from the text. These are verified; their paths are not in the text.
+    ``artifact_ids`` is filled in by a host: the id under which each can be read, another than shown if that was taken.
     """
 
     text: str
@@ -42,6 +43,7 @@ class ToolOutput:
     truncated: bool
     observed_chars: int
     is_error: bool
+    artifact_ids: tuple[str, ...] = ()
 
 
 def read_result(

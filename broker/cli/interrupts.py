@@ -1,0 +1,37 @@
+"""Ctrl-C and SIGTERM: the first asks for an orderly end, the second ends the program at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from broker.cli.exit_codes import FAILURE
+
+
+@contextmanager
+def interrupts(ask: Callable[[], object]) -> Iterator[None]:
+    """Have the first interrupt call ``ask()`` in the running loop, and the second end the program.
+
+    The second is not left to the loop, which hears nothing while it waits for somebody to read the output.
+    """
+    loop = asyncio.get_running_loop()
+    asked = False
+
+    def interrupt(_: int, __: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            # No more waiting for anybody. The orphan guard kills what is left of the extensions.
+            os._exit(FAILURE)
+        asked = True
+        loop.call_soon_threadsafe(ask)
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

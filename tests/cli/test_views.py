@@ -1,0 +1,39 @@
+"""Records as people see them: one line each, or the live table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker import Bus, Field
+from broker.cli import records
+from broker.cli.views import LiveView, describe
+
+
+def withdrawn() -> dict[str, Any]:
+    """The record of a topic whose publisher goes."""
+    bus = Bus()
+    seen: list[dict[str, Any] | None] = []
+    alpha = bus.attach("alpha")
+    alpha.declare("bus.alpha.tick", [Field.integer("n")])
+    bus.add_trace(lambda record: seen.append(records.from_trace(record)))
+    alpha.detach()
+    (record,) = [record for record in seen if record is not None]
+    return record
+
+
+def test_a_topic_that_goes_has_a_record_of_its_own() -> None:
+    assert withdrawn() == {"kind": "topic_unavailable", "topic": "bus.alpha.tick", "publisher": "alpha"}
+    assert describe(withdrawn()) == "topic_unavailable bus.alpha.tick is no longer available from alpha"
+
+
+def test_the_live_table_shows_a_tool_name_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    view = LiveView()
+    view.show({"kind": "started", "extension": "odd", "generation": 1, "tools": ["[/red]", "[bold]x"]})
+    view.show(withdrawn())
+    view.refresh(Bus().statistics())
+    view.close()
+    shown = capsys.readouterr().out
+    assert "[/red], [bold]x" in shown
+    assert "bus.alpha.tick is no longer available" in shown
