@@ -16,9 +16,9 @@ import pytest
 from broker.adapters import artifacts
 from broker.adapters.artifacts import ArtifactRoots
 from broker.errors import ArtifactError
-from broker.limits import MAX_ARTIFACT_BYTES
 from broker.wire.odek.artifact_ref import ArtifactRef, read_ref
 
+LARGEST = 67_108_864
 CONTENT = b"FAIL pkg/a TestX\nok pkg/b 1.2s\n"
 DIGEST = "8f178203af64"
 Make = Callable[..., ArtifactRef]
@@ -129,7 +129,7 @@ def test_what_is_escaped_twice_is_a_name(root: Path) -> None:
 # -- roots -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("odek.config.roots-empty")
+@pytest.mark.spec("odek.config.roots-empty", "odek.config.roots-resolved")
 @pytest.mark.parametrize("configured", [[], [""], [" \t"], ["nowhere"], ["report.txt"], ["/dev/null"], ["a\0b"]])
 def test_without_a_root_nothing_is_accepted(root: Path, monkeypatch: pytest.MonkeyPatch, configured: list[str]) -> None:
     """Fault 57 and 58: a blank root is not the working directory, and a file or a hole is no root."""
@@ -183,6 +183,7 @@ def test_a_root_may_come_later_and_go(tmp_path: Path) -> None:
     assert refused(roots, ref) == "no artifact roots are configured"
 
 
+@pytest.mark.spec("odek.artifact-ref.one-handle")
 def test_a_root_replaced_while_it_is_opened(root: Path, outside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (outside / "report.txt").write_bytes(CONTENT)
     real_open = os.open
@@ -257,6 +258,7 @@ def test_only_regular_files(root: Path) -> None:
         assert time.monotonic() - before < 1
 
 
+@pytest.mark.spec("odek.artifact-ref.regular-file")
 def test_a_fifo_put_in_place_after_the_look(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real_stat = os.stat
 
@@ -321,11 +323,11 @@ def test_another_digest(root: Path) -> None:
 def test_64_mebibytes_and_no_more(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault 69: refused by its size, before a byte is read."""
     with open(root / "big", "wb") as file:
-        file.truncate(MAX_ARTIFACT_BYTES)
+        file.truncate(LARGEST)
     roots = ArtifactRoots([str(root)])
-    roots.verify(ref_to(root / "big", size_bytes=MAX_ARTIFACT_BYTES))
+    roots.verify(ref_to(root / "big", size_bytes=LARGEST))
     with open(root / "big", "r+b") as file:
-        file.truncate(MAX_ARTIFACT_BYTES + 1)
+        file.truncate(LARGEST + 1)
 
     def read(*_: Any) -> bytes:
         raise AssertionError("it was read")
@@ -335,8 +337,8 @@ def test_64_mebibytes_and_no_more(root: Path, monkeypatch: pytest.MonkeyPatch) -
         roots.verify(ref_to(root / "big", sha256="0" * 64))
     assert (caught.value.limit, caught.value.observed, caught.value.maximum) == (
         "MAX_ARTIFACT_BYTES",
-        MAX_ARTIFACT_BYTES + 1,
-        MAX_ARTIFACT_BYTES,
+        LARGEST + 1,
+        LARGEST,
     )
 
 
@@ -454,6 +456,7 @@ def test_a_parent_swapped_for_a_link_is_never_followed(
     assert refusals
 
 
+@pytest.mark.spec("odek.artifact-ref.one-handle")
 @pytest.mark.parametrize("part", ["file", "parent"])
 def test_a_link_put_in_place_after_resolving(
     root: Path, outside: Path, monkeypatch: pytest.MonkeyPatch, part: str

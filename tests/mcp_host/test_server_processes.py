@@ -171,6 +171,7 @@ def test_a_bad_name_is_found_at_the_start(server: Server, play: Play, name: str)
     play(part)
 
 
+@pytest.mark.spec("odek.config.command")
 @pytest.mark.parametrize(
     ("config", "text"),
     [
@@ -195,6 +196,7 @@ def test_what_cannot_be_started(server: Server, play: Play, config: dict[str, An
     play(part)
 
 
+@pytest.mark.spec("odek.config.command")
 def test_a_relative_command_is_meant_from_the_workspace(server: Server, tmp_path: Path) -> None:
     config = server()
     program = tmp_path / "bin" / "srv"
@@ -306,6 +308,7 @@ def test_an_exit_in_the_middle_of_calls(server: Server, play: Play) -> None:
     play(part)
 
 
+@pytest.mark.spec("odek.transport.own-group")
 def test_a_helper_that_holds_the_output_does_not_hide_the_exit(server: Server, play: Play, tmp_path: Path) -> None:
     """G14: the helper is in the group, and goes with it."""
     body = (
@@ -675,6 +678,7 @@ def test_two_hosts_at_once(fixture_server: Server) -> None:
             assert session.call_server("fixture", "echo", {"text": "hi"}).text == "hi"
 
 
+@pytest.mark.spec("odek.transport.stderr-drained")
 def test_diagnostics_say_whose_they_are(server: Server, play: Play) -> None:
     async def part(session: AsyncSession) -> list[Diagnostic]:
         await session.start_server(server("sys.stderr.write('\\x1b[31mred\\n'); sys.stderr.flush()\nstart()\necho()"))

@@ -204,6 +204,7 @@ def test_a_projects_server_and_each_tool_are_asked_about(world: World) -> None:
     assert world.settle(server.call("c", {})).text == "C"
 
 
+@pytest.mark.spec("odek.config.project-approval")
 def test_a_project_server_that_is_refused_never_runs(world: World) -> None:
     server = world.add({}, source="project")
     starting = server.start()
@@ -251,6 +252,7 @@ def test_many_tools_may_be_decided_at_once(world: World) -> None:
     assert len(server.tools) == 1_023
 
 
+@pytest.mark.spec("odek.config.project-approval")
 def test_a_host_without_anybody_to_ask_refuses(tmp_path: Any) -> None:
     clock = ManualClock()
     driver = MemoryDriver(clock, {"srv": lambda link: ScriptedServer()})
@@ -292,6 +294,7 @@ def test_an_exit_while_a_tool_is_asked_about(world: World) -> None:
     assert names(world) == []
 
 
+@pytest.mark.spec("odek.config.hostile-metadata")
 def test_what_a_person_is_asked_is_safe_to_print(world: World) -> None:
     world.add(
         lambda: Listing({"name": "a", "description": "\x1b]0;owned\x07x\x1b[31m\r\ny\x00"}), source="project"
