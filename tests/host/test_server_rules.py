@@ -36,7 +36,7 @@ class Asked:
 @pytest.mark.parametrize("source", ["operator", "project"])
 def test_a_disabled_server_is_refused_and_never_started(memory: Any, source: str) -> None:
     memory.session.approve = Asked()
-    with pytest.raises(UsageError, match="server srv is not enabled") as caught:
+    with pytest.raises(UsageError, match="server srv is disabled") as caught:
         add(memory, source=source, enabled=False)
     assert (caught.value.extension, caught.value.path) == ("srv", "enabled")
     memory.driver.advance(60_000)
