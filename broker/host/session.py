@@ -142,7 +142,9 @@ class Session:
         """
         self._require_open()
         if not config.enabled:
-            raise UsageError(f"server {config.name} is disabled in its configuration", extension=config.name)
+            raise UsageError(
+                f"server {config.name} is disabled in its configuration", extension=config.name, path="enabled"
+            )
         older = self._servers.get(config.name)
         if (older is not None and not older.ended) or config.name in self._extensions:
             raise InvalidParamsError(f"{config.name} is in this session already", extension=config.name)
