@@ -129,9 +129,10 @@ def test_a_name_is_free_again_after_the_end(world: World) -> None:
 
 @pytest.mark.spec("odek.config.disabled")
 def test_a_disabled_server_is_not_added(world: World) -> None:
-    with pytest.raises(UsageError, match="srv is disabled"):
+    with pytest.raises(UsageError, match="srv is disabled") as caught:
         world.add({}, enabled=False)
-    assert dict(world.session.servers) == {}
+    assert (caught.value.extension, caught.value.path) == ("srv", "enabled")
+    assert (dict(world.session.servers), world.driver.spawned) == ({}, [])
 
 
 @pytest.mark.parametrize(
