@@ -137,7 +137,12 @@ def test_a_relative_command_stands_beside_the_manifest(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("octet.process.command-beside-manifest", "octet.process.command-on-path")
-def test_a_bare_name_is_looked_for_beside_the_manifest_and_then_on_path(tmp_path: Path) -> None:
+def test_a_bare_name_is_looked_for_beside_the_manifest_and_then_on_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_program(tmp_path / "relative" / "tool")
+    write_program(tmp_path / "tool")
     manifest = load_manifest(write_manifest(tmp_path / "alpha", command="tool"))
     (tmp_path / "first" / "tool").mkdir(parents=True)
     write_program(tmp_path / "second" / "tool", 0o644)
