@@ -68,7 +68,8 @@ class Kernel:
         self._handled: tuple[Peer, ...] = ()
         # Set by every admission: a delivery that finds it unset after a round is over.
         self._stirred = False
-        self._delivering = False
+        # The peers whose queues the delivering thread takes from, without the lock, until its round is over.
+        self._in_delivery: tuple[Peer, ...] | None = None
         self._interested: dict[str, dict[Peer, Interest]] = {}
         self._notices: deque[tuple[Peer, Notice]] = deque()
         # No queued event is older than this allows; publishing looks no further until it has passed.
@@ -286,8 +287,7 @@ class Kernel:
             fault = peer._inbox.shortage(size)
             if fault is not None:
                 # What has expired makes room first, as it does for an event.
-                busy = self._delivering and bool(peer._handlers)
-                peer._inbox.sweep(self._monotonic_ms(), delivering=busy)
+                peer._inbox.sweep(self._monotonic_ms(), delivering=peer in (self._in_delivery or ()))
                 fault = peer._inbox.shortage(size)
             if fault is None:
                 peer._inbox.put(notice, size)
@@ -298,8 +298,9 @@ class Kernel:
 
     def _sweep(self, now: int) -> None:
         oldest = []
+        busy = frozenset(self._in_delivery or ())
         for peer in self._peers:
-            left = peer._inbox.sweep(now, delivering=self._delivering and bool(peer._handlers))
+            left = peer._inbox.sweep(now, delivering=peer in busy)
             if left is not None:
                 oldest.append(left)
         self._expiry_at = min(oldest) + MAX_BUS_MESSAGE_AGE_MS if oldest else _NEVER
@@ -351,26 +352,27 @@ class Kernel:
     def _begin_delivery(self) -> tuple[tuple[Peer, ...], int] | None:
         """The peers with handlers and the time, for the one thread that delivers; None when another one does."""
         with self._lock:
-            if self._delivering:
+            if self._in_delivery is not None:
                 # Whoever delivers goes another round, so that what this caller published is not left lying.
                 self._stirred = True
                 return None
-            self._delivering = True
             self._stirred = False
+            self._in_delivery = self._handled
             return self._handled, self._monotonic_ms()
 
     def _next_round(self) -> tuple[tuple[Peer, ...], int] | None:
         """The same again if anything was admitted since the round began; else the delivery is over."""
         with self._lock:
             if not self._stirred:
-                self._delivering = False
+                self._in_delivery = None
                 return None
             self._stirred = False
+            self._in_delivery = self._handled
             return self._handled, self._monotonic_ms()
 
     def _end_delivery(self) -> None:
         with self._lock:
-            self._delivering = False
+            self._in_delivery = None
 
     def _discard_stale(self, peer: Peer, message: Message, *, expired: bool) -> None:
         with self._lock:
