@@ -505,6 +505,26 @@ def test_exit_statuses_are_right_in_a_worker_threads_loop(rogue: Any, tmp_path: 
     assert statuses == [0, 1, 77]
 
 
+def test_a_host_is_closed_in_its_own_loop(rogue: Any, tmp_path: Path, gone: Any) -> None:
+    path = rogue("start(); serve(lambda m: reply(m, str(os.getpid())))")
+    with asyncio.Runner() as runner:
+        host = AsyncHost()
+        session = runner.run(host.open_session(tmp_path))
+        runner.run(session.start(path))
+
+        def elsewhere() -> None:
+            for close in (session.aclose, host.aclose):
+                with pytest.raises(UsageError, match="belongs to another event loop"):
+                    asyncio.run(asyncio.wait_for(close(), BOUND_SECONDS))
+
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        pid = int(runner.run(session.call("rogue", "work")).content[0].text)
+        runner.run(asyncio.wait_for(host.aclose(), BOUND_SECONDS))
+    gone(pid)
+
+
 def test_a_host_of_another_loop_is_refused(tmp_path: Path) -> None:
     async def make() -> AsyncHost:
         host = AsyncHost()

@@ -53,10 +53,14 @@ class AsyncioDriver:
         """Raise :class:`UsageError` in a forked child, in another loop, or after :meth:`aclose`."""
         if self.forked:
             raise UsageError("this process was forked from the host; open a host of its own here")
-        if asyncio.get_running_loop() is not self._loop:
-            raise UsageError("this host belongs to another event loop")
+        self.check_loop()
         if self._closed:
             raise UsageError("the host is closed")
+
+    def check_loop(self) -> None:
+        """Raise :class:`UsageError` in another loop, where nothing of this one could be waited for."""
+        if asyncio.get_running_loop() is not self._loop:
+            raise UsageError("this host belongs to another event loop")
 
     # -- for sessions --------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ Decide: TypeAlias = Callable[[ApprovalRequest], bool | Awaitable[bool]]
 
 
 class AsyncHost:
-    """A host inside the running loop. Use it as an async context manager; closing is possible from any task.
+    """A host inside the running loop. Use it as an async context manager; closing is possible from any task of the loop.
 
     ``approve(request)`` decides, at once or as an awaitable, whether a project's MCP server is started and each of its
     tools offered; without it none is.
@@ -69,6 +69,7 @@ class AsyncHost:
         """Close every session in order, then everything else. Idempotent; does nothing in a forked process."""
         if self._host is None or self._driver is None or self._driver.forked:
             return
+        self._driver.check_loop()
         try:
             await wait(self._host.close())
         finally:
@@ -233,9 +234,10 @@ class AsyncSession:
         self.session.remove(extension)
 
     async def aclose(self, *, outcome: str = "completed") -> None:
-        """Stop every extension in order and close the bus. Idempotent, from any task; nothing in a forked process."""
+        """Stop every extension in order and close the bus. Idempotent; does nothing in a forked process."""
         if self._driver.forked:
             return
+        self._driver.check_loop()
         await wait(self.session.close(outcome=outcome))
 
     async def __aenter__(self) -> AsyncSession:
