@@ -20,6 +20,7 @@ from broker.errors import (
     CancelledError,
     ExitedError,
     ExtensionError,
+    ManifestError,
     SetupError,
     TimedOutError,
     UsageError,
@@ -606,6 +607,25 @@ def test_a_cancelled_await_and_a_timeout_each_send_one_notice(play: Any, rogue: 
         return text
 
     assert play(scene) == "user timeout"
+
+
+@pytest.mark.parametrize(("version", "starts"), [("0.8.0", False), ("0.9.1", True)])
+def test_a_manifest_is_held_against_the_version_the_host_reports(
+    play: Any, rogue: Any, version: str, starts: bool
+) -> None:
+    path = rogue()
+    manifest = path / "extension.toml"
+    manifest.write_text('requires_octet = "=0.9.1"\n' + manifest.read_text())
+
+    async def scene(session: AsyncSession) -> bool:
+        try:
+            await session.start(path)
+        except ManifestError as error:
+            assert [fault.path for fault in error.faults] == ["requires_octet"]
+            return False
+        return True
+
+    assert play(scene, octet_version=version) is starts
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf")])

@@ -139,7 +139,8 @@ class AsyncSession:
         if isinstance(manifest, Manifest):
             loaded = manifest
         else:
-            loaded = await asyncio.get_running_loop().run_in_executor(None, _load_one, manifest)
+            version = self.session.settings.octet_version
+            loaded = await asyncio.get_running_loop().run_in_executor(None, _load_one, manifest, version)
         extension = self.session.add(loaded, flags=flags)
         try:
             return await wait(extension.start())
@@ -269,8 +270,8 @@ def _milliseconds(seconds: float) -> int:
     return max(1, round(seconds * 1000))
 
 
-def _load_one(path: str | os.PathLike[str]) -> Manifest:
+def _load_one(path: str | os.PathLike[str], host_version: str) -> Manifest:
     found = find_manifests(path)
     if len(found) != 1:
         raise SetupError(f"{os.fspath(path)} holds {len(found)} extensions; name one", path=os.fspath(path))
-    return load_manifest(found[0])
+    return load_manifest(found[0], host_version=host_version)
