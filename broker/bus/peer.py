@@ -113,8 +113,8 @@ class Peer:
         """Ask for a topic's events; ``Active`` when it is declared, otherwise ``Pending``.
 
         With a topic class, ``Event.payload`` is an instance of it. Subscribing again is how a pending interest becomes
-        active after ``TopicAvailable``; while active, it changes at most the class. Raises ``invalid_params`` (form, or a class
-        that cannot read the declared fields) or ``resource_exhausted`` (17th interest).
+        active after ``TopicAvailable``; while active, it changes at most the class. Raises ``invalid_params`` (form, or
+        a class that cannot read the declared fields) or ``resource_exhausted`` (17th interest).
         Source: octet reference, ``BusTopicParams`` and ``BusSubscribeResult``.
         """
         reader = None

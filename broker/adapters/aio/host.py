@@ -29,7 +29,7 @@ Decide: TypeAlias = Callable[[ApprovalRequest], bool | Awaitable[bool]]
 
 
 class AsyncHost:
-    """A host inside the running loop. Use it as an async context manager; closing is possible from any task of the loop.
+    """A host inside the running loop. Use it as an async context manager; any task of that loop may close it.
 
     ``approve(request)`` decides, at once or as an awaitable, whether a project's MCP server is started and each of its
     tools offered; without it none is.
