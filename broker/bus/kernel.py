@@ -363,7 +363,7 @@ class Kernel:
             published=peer._sequence,
             queued_messages=inbox.used_messages,
             queued_bytes=inbox.used_bytes,
-            held_messages=inbox.held,
+            held_messages=len(inbox.held),
             oldest_age_ms=None if oldest is None else self._monotonic_ms() - oldest,
             taken=inbox.taken,
             expired=inbox.expired,

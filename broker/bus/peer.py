@@ -212,10 +212,10 @@ class Peer:
             message = self._inbox.pop(bus._monotonic_ms())
             if message is None:
                 return None
-            self._inbox.held += 1
+            held = Held(bus._lock, bus._monotonic_ms, self._inbox, message)
+            self._inbox.held[held] = None
             self._inbox.taken += 1
             reader = self._inbox.reader
-        held = Held(bus._lock, bus._monotonic_ms, self._inbox, message)
         if reader is not None:
             try:
                 held.message = _decoded(message, reader)

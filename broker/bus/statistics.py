@@ -9,8 +9,9 @@ from attrs import frozen
 class PeerStatistics:
     """One peer. Counters run from attach; ages are milliseconds; bytes are frame bytes without LF.
 
-    ``queued_messages`` and ``queued_bytes`` are the credit in use, held messages included. ``refusals`` counts the
-    publications this peer's full inbox refused, the last of them on ``last_refused_topic``.
+    ``queued_messages`` and ``queued_bytes`` are the credit in use, held messages included, and ``oldest_age_ms`` is the
+    age of the oldest event among them. ``refusals`` counts the publications this peer's full inbox refused, the last of
+    them on ``last_refused_topic``.
     """
 
     name: str
