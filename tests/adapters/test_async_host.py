@@ -609,6 +609,26 @@ def test_a_cancelled_await_and_a_timeout_each_send_one_notice(play: Any, rogue: 
     assert play(scene) == "user timeout"
 
 
+def test_a_generations_scratch_directory_goes_with_it(play: Any, rogue: Any) -> None:
+    path = rogue("start(); serve(lambda m: reply(m, os.environ['OCTET_EXTENSION_SCRATCH']))")
+
+    async def scratch(session: AsyncSession) -> Path:
+        return Path((await session.call("rogue", "work")).content[0].text)
+
+    async def scene(session: AsyncSession) -> None:
+        await session.start(path)
+        first = await scratch(session)
+        (first / "note").write_text("mine")
+        await session.reload("rogue")
+        second = await scratch(session)
+        await until(lambda: not first.exists())
+        assert second.is_dir()
+        await session.stop("rogue")
+        await until(lambda: not second.exists())
+
+    play(scene)
+
+
 @pytest.mark.parametrize(("version", "starts"), [("0.8.0", False), ("0.9.1", True)])
 def test_a_manifest_is_held_against_the_version_the_host_reports(
     play: Any, rogue: Any, version: str, starts: bool

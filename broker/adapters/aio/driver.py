@@ -15,10 +15,10 @@ from typing import TypeVar
 from broker.adapters.aio.pump import ProcessPump
 from broker.adapters.artifacts import ArtifactRoots
 from broker.adapters.guard import OrphanGuard
-from broker.adapters.launch import launch
+from broker.adapters.launch import launch, scratch_directory
 from broker.adapters.process import Child
 from broker.errors import BrokerError, SetupError, UsageError
-from broker.host import Outcome, ProcessLink, Session
+from broker.host import Generation, Outcome, ProcessLink, Session
 
 T = TypeVar("T")
 
@@ -145,6 +145,10 @@ class AsyncioDriver:
         for link, other in list(self._pumps.items()):
             if other is pump:
                 del self._pumps[link]
+                if isinstance(link, Generation) and self._scratch is not None:
+                    # A host that runs for days must not keep what every generation left behind.
+                    own = scratch_directory(link, self._scratch)
+                    self._loop.run_in_executor(None, _remove_tree, own, self._pid)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
