@@ -150,12 +150,6 @@ class CapabilityMismatchError(CallerError):
     name = "capability_mismatch"
 
 
-class UnknownMethodError(CallerError):
-    """The method does not exist in this contract."""
-
-    name = "unknown_method"
-
-
 class UsageError(CallerError):
     """The library was used wrongly: called after close, from the wrong loop, or twice."""
 

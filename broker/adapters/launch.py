@@ -27,6 +27,11 @@ def launch(link: ProcessLink, *, environ: Mapping[str, str], scratch: Path, guar
     raise UsageError(f"nothing is known to start for {link.name}")
 
 
+def scratch_directory(link: Generation, scratch: Path) -> Path:
+    """The directory below ``scratch`` that belongs to one generation alone."""
+    return scratch / f"{link.extension.instance_id}-{link.number}"
+
+
 def _launch_server(link: McpServer, environ: Mapping[str, str], guard: Guard) -> Child:
     config, workspace = link.config, link.session.workspace
     environment = child_environment(config, environ)
@@ -49,7 +54,7 @@ def _launch_server(link: McpServer, environ: Mapping[str, str], guard: Guard) ->
 def _launch_extension(link: Generation, environ: Mapping[str, str], scratch: Path, guard: Guard) -> Child:
     manifest, workspace = link.manifest, link.session.workspace
     argv = resolve_entrypoint(manifest, workspace, host_environ=environ)
-    own = scratch / f"{link.extension.instance_id}-{link.number}"
+    own = scratch_directory(link, scratch)
     own.mkdir(mode=0o700)
     env = build_environment(
         manifest, host_environ=environ, workspace=workspace, scratch=own, manifest_path=manifest.path

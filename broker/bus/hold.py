@@ -50,7 +50,7 @@ class Held:
         with self._lock:
             if not self._released:
                 self._released = True
-                self._inbox.held -= 1
+                del self._inbox.held[self]
                 self._inbox.refund(message_size(self._original))
 
     def discard(self) -> None:
@@ -60,7 +60,7 @@ class Held:
                 return
             self._released = True
             inbox, message = self._inbox, self._original
-            inbox.held -= 1
+            del inbox.held[self]
             inbox.taken -= 1
             inbox.refund(message_size(message))
             if inbox.closed:

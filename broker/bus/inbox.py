@@ -12,12 +12,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from broker.bus.messages import Event, Message, message_size
 from broker.bus.topic import Interest
 from broker.bus.typed import TypedTopic
 from broker.errors import Fault
 from broker.limits import MAX_BUS_MESSAGE_AGE_MS, MAX_BUS_QUEUE_BYTES, MAX_BUS_QUEUE_MESSAGES
+
+if TYPE_CHECKING:
+    from broker.bus.hold import Held
 
 
 class Inbox:
@@ -60,7 +64,7 @@ class Inbox:
         self.done_bytes: int = 0
         self.reclaimed_messages: int = 0
         self.reclaimed_bytes: int = 0
-        self.held: int = 0
+        self.held: dict[Held, None] = {}
         self.taken: int = 0
         self.expired: int = 0
         self.invalidated: int = 0
@@ -190,7 +194,10 @@ class Inbox:
         return oldest
 
     def oldest_admitted_ms(self) -> int | None:
-        """Admission time (monotonic ms) of the oldest queued event, if any."""
+        """Admission time (monotonic ms) of the oldest event whose credit is in use, if any; those held are older."""
+        for held in self.held:
+            if (last := held.valid_until_ms) is not None:
+                return last - MAX_BUS_MESSAGE_AGE_MS
         # The copy is one step of the interpreter: a delivering thread may take messages meanwhile.
         return next((message._admitted_ms for message in list(self.queue) if type(message) is Event), None)
 

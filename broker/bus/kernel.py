@@ -34,7 +34,7 @@ from broker.bus.schema import compile_schema
 from broker.bus.topic import Interest, Topic
 from broker.bus.typed import TypedTopic
 from broker.clock import Clock, SystemClock
-from broker.errors import BrokerError, CapabilityMismatchError, Fault, InvalidParamsError
+from broker.errors import BrokerError, CapabilityMismatchError, Fault, InternalError, InvalidParamsError
 from broker.limits import (
     MAX_BUS_MESSAGE_AGE_MS,
     MAX_BUS_MESSAGE_BYTES,
@@ -217,7 +217,7 @@ class Kernel:
                 subscriber._inbox.refusals += 1
                 subscriber._inbox.last_refused_topic = topic.name
                 return self._refusal(peer, "publish", no_room(topic.name, subscriber.name, fault))
-        raise AssertionError("a refused publication has a subscriber without room")
+        raise InternalError("a publication was refused, but every subscriber has room for it")
 
     # -- checks --------------------------------------------------------------------------------------------------------
 

@@ -111,8 +111,8 @@ class Peer:
         """Ask for a topic's events; ``Active`` when it is declared, otherwise ``Pending``.
 
         With a topic class, ``Event.payload`` is an instance of it. Subscribing again is how a pending interest becomes
-        active after ``TopicAvailable``, and changes nothing while active. Raises ``invalid_params`` (form, or a class
-        that cannot read the declared fields) or ``resource_exhausted`` (17th interest).
+        active after ``TopicAvailable``; while active, it changes at most the class. Raises ``invalid_params`` (form, or
+        a class that cannot read the declared fields) or ``resource_exhausted`` (17th interest).
         Source: octet reference, ``BusTopicParams`` and ``BusSubscribeResult``.
         """
         reader = None
@@ -211,10 +211,10 @@ class Peer:
             message = self._inbox.pop(bus._monotonic_ms())
             if message is None:
                 return None
-            self._inbox.held += 1
+            held = Held(bus._lock, bus._monotonic_ms, self._inbox, message)
+            self._inbox.held[held] = None
             self._inbox.taken += 1
             reader = self._inbox.reader
-        held = Held(bus._lock, bus._monotonic_ms, self._inbox, message)
         if reader is not None:
             try:
                 held.message = decoded(message, reader)

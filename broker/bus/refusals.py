@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 
 from broker.bus.fields import shown, topic_fault, utf8_size
 from broker.errors import BrokerError, CapabilityMismatchError, Fault, InvalidParamsError, ResourceExhaustedError
-from broker.limits import MAX_BUS_BINDING_ID_BYTES, MAX_BUS_MESSAGE_BYTES, MAX_BUS_SUBSCRIPTIONS, MAX_BUS_TOPICS
+from broker.limits import (
+    MAX_BUS_BINDING_ID_BYTES,
+    MAX_BUS_MESSAGE_BYTES,
+    MAX_BUS_SUBSCRIPTIONS,
+    MAX_BUS_TOPICS,
+    MAX_REPORTED_FAULTS,
+)
 
 if TYPE_CHECKING:
     from broker.bus.peer import Peer
@@ -19,12 +25,16 @@ if TYPE_CHECKING:
 
 
 def faults_error(what: str, faults: Sequence[Fault], *, topic: str | None = None) -> BrokerError:
-    """One error for all faults of a value: ``invalid_params`` unless every fault is a passed bound."""
+    """One error for all faults of a value: ``invalid_params`` unless every fault is a passed bound.
+
+    ``faults`` has all of them. The text names the first ones: a hostile payload has a hundred thousand.
+    """
     bound = next((fault for fault in faults if fault.limit is not None), None)
     exhausted = all(fault.name == "resource_exhausted" for fault in faults)
     kind = ResourceExhaustedError if exhausted else InvalidParamsError
+    left = len(faults) - MAX_REPORTED_FAULTS
     return kind(
-        f"{what}: {'; '.join(map(str, faults))}",
+        f"{what}: {'; '.join(map(str, faults[:MAX_REPORTED_FAULTS]))}{f'; and {left} more' if left > 0 else ''}",
         topic=topic,
         path=faults[0].path,
         limit=bound.limit if bound else None,

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 class PeerStatistics:
     """One peer. Counters run from attach; ages are milliseconds; bytes are frame bytes without LF.
 
-    ``queued_messages`` and ``queued_bytes`` are the credit in use, held messages included. ``refusals`` counts the
-    publications this peer's full inbox refused, the last of them on ``last_refused_topic``.
+    ``queued_messages`` and ``queued_bytes`` are the credit in use, held messages included, and ``oldest_age_ms`` is the
+    age of the oldest event among them. ``refusals`` counts the publications this peer's full inbox refused, the last of
+    them on ``last_refused_topic``.
     """
 
     name: str
@@ -84,7 +85,7 @@ def peer_statistics(peer: Peer, now: int) -> PeerStatistics:
         published=peer._sequence,
         queued_messages=inbox.used_messages,
         queued_bytes=inbox.used_bytes,
-        held_messages=inbox.held,
+        held_messages=len(inbox.held),
         oldest_age_ms=None if oldest is None else now - oldest,
         taken=inbox.taken,
         expired=inbox.expired,

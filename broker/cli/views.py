@@ -168,7 +168,8 @@ class LiveView:
             tools = ", ".join(record.get("tools", ()))
             row = self._extensions.setdefault(record["extension"], {"tools": tools})
             row.update(generation=str(record["generation"]), state=escape(state, max_chars=80))
-        if kind == "call":
+        if kind == "call" or (kind == "diagnostic" and record["source"] == "host"):
+            # An answer and why something failed are to be read whole: they go above the tables, where nothing is cut.
             self._console.print(describe(record), markup=False, highlight=False)
         else:
             self._recent.append(describe(record))

@@ -27,6 +27,7 @@ from broker.limits import (
     SHUTDOWN_TIMEOUT_MS,
     STREAM_END_GRACE_MS,
 )
+from broker.wire.octet.manifest_model import HOST_VERSION
 
 
 def _between(minimum: int, maximum: int) -> Callable[[Any, Attribute[int], int], None]:
@@ -53,10 +54,11 @@ def _duration_or_none(instance: Any, attribute: Attribute[Any], value: Any) -> N
 class HostSettings:
     """Settings of a host; durations are milliseconds. ``cancel_grace_ms=None`` never ends a process for not answering.
 
-    ``octet_version`` is what the host reports as its own version, and what ``requires_octet`` is checked against.
+    ``octet_version`` is what the host reports as its own version, and what ``requires_octet`` is held against when
+    a host reads a manifest.
     """
 
-    octet_version: str = "0.8.0"
+    octet_version: str = HOST_VERSION
     max_frame_bytes: int = field(default=MAX_FRAME_BYTES, validator=_between(1, MAX_FRAME_BYTES))
     max_concurrent_requests: int = field(
         default=MAX_CONCURRENT_REQUESTS, validator=_between(1, MAX_CONCURRENT_REQUESTS)

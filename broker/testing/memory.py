@@ -149,12 +149,12 @@ class MemoryDriver:
         return moved
 
     def _start(self, link: ProcessLink) -> None:
-        try:
-            factory = self._factories[link.name]
-            extension = factory(link)
-        except KeyError:
-            link.spawn_failed(SetupError(f"no such executable for {link.name}"))
+        factory = self._factories.get(link.name)
+        if factory is None:
+            link.spawn_failed(SetupError(f"no factory for {link.name}", extension=link.name))
             return
+        try:
+            extension = factory(link)
         except BrokerError as error:
             link.spawn_failed(error)
             return

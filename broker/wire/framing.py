@@ -112,5 +112,9 @@ class LineFramer:
     def _over(self) -> ProtocolError:
         bound = self._passed or self._max_bytes
         return ProtocolError(
-            f"a frame of more than {bound} bytes", limit="MAX_FRAME_BYTES", observed=bound + 1, maximum=bound
+            f"a frame of more than {bound} bytes",
+            name="resource_exhausted",
+            limit="MAX_FRAME_BYTES",
+            observed=bound + 1,
+            maximum=bound,
         )

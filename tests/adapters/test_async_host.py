@@ -20,6 +20,7 @@ from broker.errors import (
     CancelledError,
     ExitedError,
     ExtensionError,
+    ManifestError,
     SetupError,
     TimedOutError,
     UsageError,
@@ -525,6 +526,26 @@ def test_exit_statuses_are_right_in_a_worker_threads_loop(rogue: Any, tmp_path: 
     assert statuses == [0, 1, 77]
 
 
+def test_a_host_is_closed_in_its_own_loop(rogue: Any, tmp_path: Path, gone: Any) -> None:
+    path = rogue("start(); serve(lambda m: reply(m, str(os.getpid())))")
+    with asyncio.Runner() as runner:
+        host = AsyncHost()
+        session = runner.run(host.open_session(tmp_path))
+        runner.run(session.start(path))
+
+        def elsewhere() -> None:
+            for close in (session.aclose, host.aclose):
+                with pytest.raises(UsageError, match="belongs to another event loop"):
+                    asyncio.run(asyncio.wait_for(close(), BOUND_SECONDS))
+
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        pid = int(runner.run(session.call("rogue", "work")).content[0].text)
+        runner.run(asyncio.wait_for(host.aclose(), BOUND_SECONDS))
+    gone(pid)
+
+
 def test_a_host_of_another_loop_is_refused(tmp_path: Path) -> None:
     async def make() -> AsyncHost:
         host = AsyncHost()
@@ -606,6 +627,45 @@ def test_a_cancelled_await_and_a_timeout_each_send_one_notice(play: Any, rogue: 
         return text
 
     assert play(scene) == "user timeout"
+
+
+def test_a_generations_scratch_directory_goes_with_it(play: Any, rogue: Any) -> None:
+    path = rogue("start(); serve(lambda m: reply(m, os.environ['OCTET_EXTENSION_SCRATCH']))")
+
+    async def scratch(session: AsyncSession) -> Path:
+        return Path((await session.call("rogue", "work")).content[0].text)
+
+    async def scene(session: AsyncSession) -> None:
+        await session.start(path)
+        first = await scratch(session)
+        (first / "note").write_text("mine")
+        await session.reload("rogue")
+        second = await scratch(session)
+        await until(lambda: not first.exists())
+        assert second.is_dir()
+        await session.stop("rogue")
+        await until(lambda: not second.exists())
+
+    play(scene)
+
+
+@pytest.mark.parametrize(("version", "starts"), [("0.8.0", False), ("0.9.1", True)])
+def test_a_manifest_is_held_against_the_version_the_host_reports(
+    play: Any, rogue: Any, version: str, starts: bool
+) -> None:
+    path = rogue()
+    manifest = path / "extension.toml"
+    manifest.write_text('requires_octet = "=0.9.1"\n' + manifest.read_text())
+
+    async def scene(session: AsyncSession) -> bool:
+        try:
+            await session.start(path)
+        except ManifestError as error:
+            assert [fault.path for fault in error.faults] == ["requires_octet"]
+            return False
+        return True
+
+    assert play(scene, octet_version=version) is starts
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf")])

@@ -313,7 +313,7 @@ class BusMachine(RuleBasedStateMachine):
             assert row.queued_bytes == sum(len(entry.frame) for entry in queued)
             assert row.queued_messages <= 64
             assert row.queued_bytes <= 262_144
-            ages = [self.model.now - entry.at for entry in twin.queue if entry.subscription is not None]
+            ages = [self.model.now - entry.at for entry in queued if entry.subscription is not None]
             assert row.oldest_age_ms == max(ages, default=None)
             assert (row.taken, row.expired, row.invalidated) == (twin.taken, twin.expired, twin.invalidated)
             assert (row.discarded, row.refusals) == (twin.discarded, twin.refusals)

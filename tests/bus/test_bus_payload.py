@@ -195,3 +195,12 @@ def test_all_faults_come_at_once_each_with_its_path(bus: Bus) -> None:
     assert (error.path, error.limit, error.observed, error.maximum) == ("payload.a", "max_bytes", 6, 4)
     assert str(error) == f"publication to {STATUS}: " + "; ".join(map(str, error.faults))
     assert str(error.faults[0]) == "payload.a: string too long (max_bytes: observed 6, maximum 4)"
+
+
+def test_a_payload_of_countless_faults_lists_them_all_and_prints_a_few() -> None:
+    alpha = Bus().attach("alpha")
+    alpha.declare("bus.alpha.t", [Field.integer("n")])
+    with pytest.raises(InvalidParamsError) as caught:
+        alpha.publish("bus.alpha.t", {f"k{n}": n for n in range(5_000)})
+    assert len(caught.value.faults) == 5_001
+    assert str(caught.value).endswith("payload.k30: not a declared field; and 4969 more")

@@ -37,3 +37,10 @@ def test_the_live_table_shows_a_tool_name_as_it_is(capsys: pytest.CaptureFixture
     shown = capsys.readouterr().out
     assert "[/red], [bold]x" in shown
     assert "bus.alpha.tick is no longer available" in shown
+
+
+def test_the_live_table_does_not_cut_why_something_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    view = LiveView()
+    view.show(records.diagnostic("bad", "start failed: " + "reason " * 30 + "end"))
+    view.close()
+    assert " ".join(capsys.readouterr().out.split()).count("reason " * 30 + "end") == 1

@@ -161,7 +161,7 @@ def test_a_start_that_fails_says_why_and_leaves_no_process(
 def test_a_program_that_is_not_there(world: World) -> None:
     """Fault 18."""
     server = world.add(None)
-    with pytest.raises(SetupError, match="no such executable for srv"):
+    with pytest.raises(SetupError, match="no factory for srv"):
         world.settle(server.start())
     assert server.ended
 

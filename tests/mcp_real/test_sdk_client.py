@@ -67,7 +67,7 @@ def test_its_tools_are_called(client: Play, tmp_path: Path) -> None:
         assert len(texts(await call("large_result", {"chars": 1_000_000}))[0]) == 1_000_000
         [envelope] = texts(await call("artifact_result", {}))
         [ref] = json.loads(envelope)["artifacts"]
-        written = [(path.as_uri(), path.stat().st_size) for path in tmp_path.iterdir()]
+        written = [(path.as_uri(), path.stat().st_size) for path in tmp_path.iterdir()]  # noqa: ASYNC240 - a test may wait for a file
         assert written == [(ref["uri"], ref["size_bytes"])]
         for fault in ("digest", "missing", "schema"):
             assert len(json.loads(texts(await call("bad_artifact", {"fault": fault}))[0])["artifacts"]) == 1

@@ -91,7 +91,7 @@ def test_lines_that_end_the_stream(new_wire: NewWire, line: bytes, name: str, te
 @pytest.mark.parametrize(
     ("line", "name", "text"),
     [
-        (b"x" * 301 + b"\r", "invalid_request", "a frame of more than 300 bytes"),  # the bound before the CR
+        (b"x" * 301 + b"\r", "resource_exhausted", "a frame of more than 300 bytes"),  # the bound before the CR
         (b"\r", "parse_error", "CR before LF"),  # the CR before the empty line
         (b"hello\r", "parse_error", "CR before LF"),  # and before the syntax
         (b"[1.5 ]", "parse_error", "float"),  # the first fault of the text by its place

@@ -15,10 +15,10 @@ from typing import TypeVar
 from broker.adapters.aio.pump import ProcessPump
 from broker.adapters.artifacts import ArtifactRoots
 from broker.adapters.guard import OrphanGuard
-from broker.adapters.launch import launch
+from broker.adapters.launch import launch, scratch_directory
 from broker.adapters.process import Child
 from broker.errors import BrokerError, SetupError, UsageError
-from broker.host import Outcome, ProcessLink, Session
+from broker.host import Generation, Outcome, ProcessLink, Session
 
 T = TypeVar("T")
 
@@ -53,10 +53,14 @@ class AsyncioDriver:
         """Raise :class:`UsageError` in a forked child, in another loop, or after :meth:`aclose`."""
         if self.forked:
             raise UsageError("this process was forked from the host; open a host of its own here")
-        if asyncio.get_running_loop() is not self._loop:
-            raise UsageError("this host belongs to another event loop")
+        self.check_loop()
         if self._closed:
             raise UsageError("the host is closed")
+
+    def check_loop(self) -> None:
+        """Raise :class:`UsageError` in another loop, where nothing of this one could be waited for."""
+        if asyncio.get_running_loop() is not self._loop:
+            raise UsageError("this host belongs to another event loop")
 
     # -- for sessions --------------------------------------------------------------------------------------------------
 
@@ -141,6 +145,10 @@ class AsyncioDriver:
         for link, other in list(self._pumps.items()):
             if other is pump:
                 del self._pumps[link]
+                if isinstance(link, Generation) and self._scratch is not None:
+                    # A host that runs for days must not keep what every generation left behind.
+                    own = scratch_directory(link, self._scratch)
+                    self._loop.run_in_executor(None, _remove_tree, own, self._pid)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ Decide: TypeAlias = Callable[[ApprovalRequest], bool | Awaitable[bool]]
 
 
 class AsyncHost:
-    """A host inside the running loop. Use it as an async context manager; closing is possible from any task.
+    """A host inside the running loop. Use it as an async context manager; any task of that loop may close it.
 
     ``approve(request)`` decides, at once or as an awaitable, whether a project's MCP server is started and each of its
     tools offered; without it none is.
@@ -69,6 +69,7 @@ class AsyncHost:
         """Close every session in order, then everything else. Idempotent; does nothing in a forked process."""
         if self._host is None or self._driver is None or self._driver.forked:
             return
+        self._driver.check_loop()
         try:
             await wait(self._host.close())
         finally:
@@ -138,7 +139,8 @@ class AsyncSession:
         if isinstance(manifest, Manifest):
             loaded = manifest
         else:
-            loaded = await asyncio.get_running_loop().run_in_executor(None, _load_one, manifest)
+            version = self.session.settings.octet_version
+            loaded = await asyncio.get_running_loop().run_in_executor(None, _load_one, manifest, version)
         extension = self.session.add(loaded, flags=flags)
         try:
             return await wait(extension.start())
@@ -233,9 +235,10 @@ class AsyncSession:
         self.session.remove(extension)
 
     async def aclose(self, *, outcome: str = "completed") -> None:
-        """Stop every extension in order and close the bus. Idempotent, from any task; nothing in a forked process."""
+        """Stop every extension in order and close the bus. Idempotent; does nothing in a forked process."""
         if self._driver.forked:
             return
+        self._driver.check_loop()
         await wait(self.session.close(outcome=outcome))
 
     async def __aenter__(self) -> AsyncSession:
@@ -267,8 +270,8 @@ def _milliseconds(seconds: float) -> int:
     return max(1, round(seconds * 1000))
 
 
-def _load_one(path: str | os.PathLike[str]) -> Manifest:
+def _load_one(path: str | os.PathLike[str], host_version: str) -> Manifest:
     found = find_manifests(path)
     if len(found) != 1:
         raise SetupError(f"{os.fspath(path)} holds {len(found)} extensions; name one", path=os.fspath(path))
-    return load_manifest(found[0])
+    return load_manifest(found[0], host_version=host_version)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from attrs import frozen
 
@@ -28,17 +28,6 @@ class RequestReceived:
 
 
 @frozen
-class NotificationReceived:
-    """The extension tells something it may tell, with parameters of the right shape.
-
-    Not produced yet: but for ``$/cancelRequest``, an extension's notifications belong to services that are not offered.
-    """
-
-    method: str
-    params: Any
-
-
-@frozen
 class CancelReceived:
     """The extension took back a request that was not answered yet. It has been told so; nothing is left to answer."""
 
@@ -60,4 +49,4 @@ class Closed:
     error: BrokerError | None
 
 
-ConnectionEvent: TypeAlias = Initialized | RequestReceived | NotificationReceived | CancelReceived | Diagnostic | Closed
+ConnectionEvent: TypeAlias = Initialized | RequestReceived | CancelReceived | Diagnostic | Closed

@@ -108,13 +108,13 @@ def _literal(path: str, value: str, expected: str, name: str) -> list[Fault]:
 
 def _names(path: str, names: tuple[str, ...], known: Iterable[str], count_limit: str) -> Iterator[list[Fault]]:
     name_limit = "MAX_CAPABILITY_NAME_BYTES" if known is CAPABILITIES else "MAX_METHOD_NAME_BYTES"
-    maximum = LIMITS[name_limit].value
     if len(names) > LIMITS[count_limit].value:
         yield [over(path, "has too many names", count_limit, len(names))]
+    yield [Fault(f"{path}[{index}]", "must not be empty") for index, name in enumerate(names) if not name]
     yield [
-        Fault(f"{path}[{index}]", f"must be 1 to {maximum} bytes", "invalid_params", name_limit, size, maximum)
+        over(f"{path}[{index}]", "is too long", name_limit, size)
         for index, name in enumerate(names)
-        if not 1 <= (size := utf8_length(name)) <= maximum
+        if (size := utf8_length(name)) > LIMITS[name_limit].value
     ]
     faults: list[Fault] = []
     seen: set[str] = set()

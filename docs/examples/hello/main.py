@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""One tool and one topic over octet 0.3: all that the wire asks for, with the standard library alone."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from typing import Any
+
+TOPIC = "bus.hello.greeted"
+FIELDS = [{"name": "who", "kind": "string", "required": True, "max_bytes": 64, "values": []}]
+TOOL = {
+    "name": "greet",
+    "description": "Greets somebody.",
+    "parameters": {"type": "object", "properties": {"who": {"type": "string"}}},
+}
+BUS_METHODS = ["bus/declare", "bus/lifecycle", "bus/publish"]
+
+request_ids = itertools.count(1)
+
+
+def send(**message: Any) -> None:
+    """One frame: sorted keys, no white space, nothing escaped that need not be, then a line feed."""
+    frame = json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    sys.stdout.buffer.write(frame.encode() + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def selection(offer: dict[str, Any]) -> dict[str, Any]:
+    """What we take of the host's offer: everything that is required, and the bus if there is one."""
+    bus = "event_bus" in offer["optional_capabilities"]
+    return {
+        "schema": offer["schema"],
+        "encoding": offer["encoding"],
+        "capabilities": offer["required_capabilities"] + (["event_bus"] if bus else []),
+        "methods": offer["required_methods"] + (BUS_METHODS if bus else []),
+        "limits": offer["limits"],
+    }
+
+
+def main() -> None:
+    binding = None
+    for line in sys.stdin.buffer:
+        message = json.loads(line)
+        method, params, message_id = message.get("method"), message.get("params"), message.get("id")
+        if method == "initialize":
+            result = {"api_version": "0.3", "tools": [TOOL], "contract": selection(params["contract"])}
+            send(id=message_id, result=result)
+        elif method == "bus/lifecycle" and params["kind"] == "binding":
+            binding = params["binding_id"]
+            declaration = {"binding_id": binding, "topic": TOPIC, "fields": FIELDS}
+            send(id=next(request_ids), method="bus/declare", params=declaration)
+        elif method == "tool/call":
+            who = str(params["arguments"].get("who", "you"))
+            if binding is not None:
+                event = {"binding_id": binding, "topic": TOPIC, "payload": {"who": who}}
+                send(id=next(request_ids), method="bus/publish", params=event)
+            content = [{"type": "text", "text": f"hello, {who}"}]
+            send(id=message_id, result={"content": content, "is_error": False, "metadata": None})
+        elif method == "shutdown":
+            send(id=message_id, result={"terminal": "shutdown"})
+            return
+        elif "error" in message:
+            # An answer to one of our own requests; stderr becomes a diagnostic of the host.
+            print(message["error"]["message"], file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
