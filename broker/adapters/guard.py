@@ -51,8 +51,8 @@ class OrphanGuard:
     found dead on a later call. It has a session of its own, so an interrupt typed at the terminal does not reach it.
     Safe from several threads; in a process forked from its owner it does nothing.
 
-    ``available`` is false while no helper could be started (no shell, no process to spare): groups are remembered and
-    the next call tries again, nothing is raised.
+    ``available`` is false while no helper could be started (no shell, no process or descriptor to spare): groups are
+    remembered and the next call tries again, nothing is raised.
     """
 
     def __init__(self, *, shell: str = "/bin/sh") -> None:
@@ -139,7 +139,11 @@ class OrphanGuard:
             self._start()
 
     def _start(self) -> None:
-        reader, writer = os.pipe()
+        try:
+            reader, writer = os.pipe()
+        except OSError:
+            self._available = False
+            return
         # The mask is inherited, so the helper cannot be ended in the moment before its script sets its traps either.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, _DEAF_TO)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -180,6 +181,25 @@ def test_without_a_shell_nothing_is_raised() -> None:
     assert wait_for(child) == -signal.SIGKILL
     guard.close()
     child.close()
+
+
+def test_without_a_descriptor_to_spare_nothing_is_raised(guard: OrphanGuard, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_pipe() -> tuple[int, int]:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    child, other = sleeper(guard), sleeper(guard)
+    os.kill(guard.pid or 0, signal.SIGKILL)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pipe", no_pipe)
+        child.kill_group(signal.SIGKILL)
+        assert wait_for(child) == -signal.SIGKILL
+        assert not guard.available
+    guard.register(other.pid)
+    assert guard.available
+    guard.close()
+    assert wait_for(other) == -signal.SIGKILL
+    child.close()
+    other.close()
 
 
 @pytest.mark.parametrize("pgid", [1, 0, -5])

@@ -75,9 +75,17 @@ class AsyncioDriver:
                 return
             self._pending.add(session)
         try:
-            self._loop.call_soon_threadsafe(self._look, session)
+            # Waking the loop from inside it would cost two system calls for nothing.
+            call_soon = self._loop.call_soon if self._runs_here() else self._loop.call_soon_threadsafe
+            call_soon(self._look, session)
         except RuntimeError:
             pass  # the loop is closed; nothing will be written any more
+
+    def _runs_here(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
 
     def offload(self, work: Callable[[], T]) -> Outcome[T]:
         """Do ``work`` in a thread of the loop's pool."""
