@@ -11,7 +11,7 @@ import secrets
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
@@ -26,6 +26,7 @@ from broker.errors import (
 )
 from broker.host.artifacts import ArtifactFiles
 from broker.host.link import ProcessLink, Stage
+from broker.host.mcp_call import McpCall, ServerWatcher, notify
 from broker.host.notices import Exited, Health, HealthChanged, Started
 from broker.host.outcome import Outcome
 from broker.host.output import ControlOutput, Output
@@ -40,40 +41,6 @@ from broker.wire.odek.untrusted import wrap_untrusted
 
 if TYPE_CHECKING:
     from broker.host.session import Session
-
-
-class ServerWatcher(Protocol):
-    """Is told what one server does; what it raises is reported and stops nothing."""
-
-    def tools_changed(self) -> None:
-        """:attr:`McpServer.tools` are others now."""
-        ...
-
-    def call_started(self, call: McpCall) -> None:
-        """A tool was called."""
-        ...
-
-    def notified(self, method: str, params: Any) -> None:
-        """The server sent a notification unasked. Never trust it."""
-        ...
-
-
-class McpCall(Outcome[ToolOutput]):
-    """A tool call on its way. ``cancel()`` releases the caller at once and tells the server, if it had the call."""
-
-    def __init__(self, server: McpServer, tool: str, *, untrusted: bool) -> None:
-        super().__init__()
-        self.tool: str = tool
-        self.untrusted: bool = untrusted
-        self._server = server
-        self._request: HostRequest | None = None
-
-    def cancel(self, reason: str = "user") -> None:
-        """Settle with :class:`CancelledError` unless it settled already. Idempotent."""
-        if self._request is not None and not self.done:
-            self._server.peer.cancel(self._request, reason)
-            self.fail(CancelledError(f"{self._server.name}: tool {self.tool} was cancelled", reason=reason))
-            self._server.session.changed()
 
 
 class McpServer(ProcessLink):
@@ -279,7 +246,7 @@ class McpServer(ProcessLink):
             elif isinstance(event, Diagnostic):
                 self._diagnose(event.text, source="wire")
             elif isinstance(event, NotificationReceived):
-                self._tell(partial(_notify, event))
+                self._tell(partial(notify, event))
             elif isinstance(event, Closed) and event.error is not None:
                 self.fail(event.error)
 
@@ -432,7 +399,3 @@ class McpServer(ProcessLink):
         if health is not self.health:
             self.health = health
             self.session.announce(HealthChanged(self.name, health, reason))
-
-
-def _notify(event: NotificationReceived, watcher: ServerWatcher) -> None:
-    watcher.notified(event.method, event.params)
