@@ -66,6 +66,7 @@ class McpServer(ProcessLink):
         self._watchers: tuple[ServerWatcher, ...] = ()
         self._decisions: dict[str, bool] = {}
         self._listings = 0
+        self._needs_approval = needs_approval(config)
 
     # -- what a host does ----------------------------------------------------------------------------------------------
 
@@ -162,10 +163,6 @@ class McpServer(ProcessLink):
         self._watchers = tuple(other for other in self._watchers if other is not watcher)
 
     # -- starting ------------------------------------------------------------------------------------------------------
-
-    @property
-    def _needs_approval(self) -> bool:
-        return needs_approval(self.config)
 
     def _ask(self, request: ApprovalRequest, decided: Callable[[bool], None]) -> None:
         def settled(outcome: Outcome[bool]) -> None:
