@@ -154,9 +154,15 @@ class AsyncioDriver:
             if other is pump:
                 del self._pumps[link]
                 if isinstance(link, Generation) and self._scratch is not None:
-                    # A host that runs for days must not keep what every generation left behind.
-                    own = scratch_directory(link, self._scratch)
-                    self._loop.run_in_executor(None, _remove_tree, own, self._pid)
+                    self._remove_own(scratch_directory(link, self._scratch))
+
+    def _remove_own(self, scratch: Path) -> None:
+        """Remove what a generation leaves behind; a host that runs for days must not keep it all."""
+        try:
+            scratch.rmdir()
+        except OSError:
+            # Not empty: a tree takes its time, which is not the loop's.
+            self._loop.run_in_executor(None, _remove_tree, scratch, self._pid)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
