@@ -32,9 +32,11 @@ def faults_error(what: str, faults: Sequence[Fault], *, topic: str | None = None
     bound = next((fault for fault in faults if fault.limit is not None), None)
     exhausted = all(fault.name == "resource_exhausted" for fault in faults)
     kind = ResourceExhaustedError if exhausted else InvalidParamsError
-    left = len(faults) - MAX_REPORTED_FAULTS
+    texts = [str(fault) for fault in faults[:MAX_REPORTED_FAULTS]]
+    if len(faults) > len(texts):
+        texts.append(f"and {len(faults) - len(texts)} more")
     return kind(
-        f"{what}: {'; '.join(map(str, faults[:MAX_REPORTED_FAULTS]))}{f'; and {left} more' if left > 0 else ''}",
+        (f"{what}: " if what else "") + "; ".join(texts),
         topic=topic,
         path=faults[0].path,
         limit=bound.limit if bound else None,
@@ -47,7 +49,8 @@ def faults_error(what: str, faults: Sequence[Fault], *, topic: str | None = None
 def check_topic(name: object) -> None:
     """Refuse what is not ``bus.<owner>.<name>``."""
     if fault := topic_fault(name):
-        raise faults_error("topic", [fault], topic=name if type(name) is str else None)
+        shown = name if type(name) is str else None
+        raise faults_error("", [fault], topic=shown)
 
 
 def check_binding_id(binding_id: object, current: str) -> None:

@@ -8,6 +8,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXIT_CODES,
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action="version", version=f"broker {_version()}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     command = _add(commands, "run", "start extensions in one session and show what happens on its bus")
@@ -116,6 +118,13 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("paths", metavar="PATH", nargs="+", type=Path, help=_PATHS)
     command.set_defaults(action=lambda given: check.check(given.paths))
     return parser
+
+
+def _version() -> str:
+    try:
+        return metadata.version("extension-broker")
+    except metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def _add(commands: Any, name: str, summary: str) -> argparse.ArgumentParser:

@@ -115,7 +115,7 @@ class Extension:
         generation = self.generation
         if generation is None or not generation.alive:
             raise ExtensionError(f"{self.name} does not serve: it is {self.health.value}", extension=self.name)
-        if tool not in {definition.name for definition in generation.tools}:
+        if type(tool) is not str or tool not in {definition.name for definition in generation.tools}:
             raise InvalidParamsError(f"{self.name} has no tool {tool!a:.140}", extension=self.name, path="tool")
         if arguments is None:
             raise InvalidParamsError("arguments: null is not allowed", extension=self.name, tool=tool, path="arguments")

@@ -232,7 +232,9 @@ class Generation(ProcessLink):
             result = bus_service.run(self.peer, incoming.method, incoming.model)
         except BrokerError as error:
             self.connection.refuse(incoming, error)
-            self._diagnose(f"{incoming.method} refused: {error}")
+            # What an extension still asks for while it is being stopped is no news.
+            if self.stage is Stage.READY:
+                self._diagnose(f"{incoming.method} refused: {error}")
             return
         except Exception as error:
             self.connection.refuse(incoming, InternalError(str(error)))

@@ -130,10 +130,10 @@ class Session:
 
     def extension(self, name: str) -> Extension:
         """The extension called ``name``; raises ``invalid_params`` when there is none."""
-        try:
-            return self._extensions[name]
-        except KeyError:
-            raise InvalidParamsError(f"no extension {name!a:.80} in this session", extension=name) from None
+        found = self._extensions.get(name) if type(name) is str else None
+        if found is None:
+            raise InvalidParamsError(f"no extension {name!a:.80} in this session", path="extension")
+        return found
 
     def add_server(self, config: ServerConfig) -> McpServer:
         """Add an MCP server without starting it.
@@ -156,10 +156,10 @@ class Session:
 
     def server(self, name: str) -> McpServer:
         """The MCP server called ``name``; raises ``invalid_params`` when there is none."""
-        try:
-            return self._servers[name]
-        except KeyError:
-            raise InvalidParamsError(f"no MCP server {name!a:.80} in this session", extension=name) from None
+        found = self._servers.get(name) if type(name) is str else None
+        if found is None:
+            raise InvalidParamsError(f"no MCP server {name!a:.80} in this session", path="server")
+        return found
 
     def call_qualified(
         self, name: str, arguments: Any, *, timeout_ms: int | None = None, untrusted: bool = False

@@ -72,7 +72,7 @@ def test_a_topic_that_is_no_string_is_refused(bus: Bus, topic: Any) -> None:
     error = refusal(bus.attach("alpha"), topic, [])
     assert isinstance(error, InvalidParamsError)
     assert (error.path, error.topic) == ("topic", None)
-    assert str(error) == f"topic: topic: expected a string, got {type(topic).__name__}"
+    assert str(error) == f"topic: expected a string, got {type(topic).__name__}"
 
 
 @pytest.mark.spec("octet.bound.max-bus-identifier-bytes", "octet.bound.max-bus-topic-bytes")
