@@ -34,8 +34,9 @@ from broker.wire.mcp.events import CatalogueChanged, Closed, Diagnostic, Notific
 from broker.wire.mcp.peer import McpPeer, McpSettings
 from broker.wire.mcp.requests import HostRequest, Progress
 from broker.wire.odek.approval import ApprovalRequest, needs_approval, server_approval, tool_approval
+from broker.wire.odek.artifact_ref import ArtifactRef
 from broker.wire.odek.config import ServerConfig
-from broker.wire.odek.result import ToolOutput, read_error, read_result
+from broker.wire.odek.result import ToolOutput, Verify, read_error, read_result
 from broker.wire.odek.untrusted import wrap_untrusted
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class McpServer(ProcessLink):
         self._watchers: tuple[ServerWatcher, ...] = ()
         self._decisions: dict[str, bool] = {}
         self._listings = 0
+        self._looked_for: int | None = None
 
     # -- what a host does ----------------------------------------------------------------------------------------------
 
@@ -152,9 +154,10 @@ class McpServer(ProcessLink):
             progress_extends=progress_extends,
         )
         self._calls.add(call)
-        call.add_callback(lambda _: self._calls.discard(call))
         self._tell(lambda watcher: watcher.call_started(call))
-        self.session.changed()
+        if self._process is not None and len(self._calls) == 1:
+            self._process.flush()  # alone, it need not wait for others to be written with
+        self._moved()
         return call
 
     def stop(self) -> Outcome[None]:
@@ -242,6 +245,18 @@ class McpServer(ProcessLink):
         self.peer.initialize()
 
     # -- the protocol --------------------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> int | None:
+        self._looked_for = super().next_deadline()
+        return self._looked_for
+
+    def _moved(self) -> None:
+        # A call that is written and answered leaves nothing to look for: its deadline is behind one that was seen.
+        if not self.peer.queued_frames:
+            due = self.peer.next_deadline()
+            if due is None or (self._looked_for is not None and due >= self._looked_for):
+                return
+        self.session.changed()
 
     def next_output(self) -> Output | None:
         """The next line to write, if there is one."""
@@ -362,6 +377,7 @@ class McpServer(ProcessLink):
         self._start.succeed(self)
 
     def _answered(self, call: McpCall, request: HostRequest) -> None:
+        self._calls.discard(call)
         config = self.config
         if isinstance(request.error, McpError):
             # What the server says in an error is bounded and made safe like what it says in a result.
@@ -373,26 +389,34 @@ class McpServer(ProcessLink):
             call.fail(request.error)
             return
 
-        def decode() -> ToolOutput:
+        def decode(verify: Verify) -> ToolOutput:
             return read_result(
                 request.result,
                 server=config.name,
                 tool=call.tool,
                 max_result_chars=config.max_result_chars,
-                verify=self._files.verify if config.artifact_roots else None,
+                verify=verify if config.artifact_roots else None,
             )
 
-        # Verifying hashes files, which may take a while; the connection goes on meanwhile.
-        self.session.driver.offload(decode).add_callback(lambda outcome: self._decoded(call, outcome))
+        outcome: Outcome[ToolOutput] = Outcome()
+        try:
+            outcome.settle_with(lambda: decode(_need_files))
+        except _FilesNeeded:
+            # Verifying hashes files, which may take a while; the connection goes on meanwhile.
+            self._calls.add(call)
+            call.add_callback(lambda _: self._calls.discard(call))
+            outcome = self.session.driver.offload(lambda: decode(self._files.verify))
+        outcome.add_callback(lambda outcome: self._decoded(call, outcome))
 
     def _decoded(self, call: McpCall, outcome: Outcome[ToolOutput]) -> None:
         if outcome.error is not None:
             call.fail(outcome.error)
             return
         output = outcome.result()
-        suffix = f"{self.name}-{self.number}"
-        ids = tuple(self.session.artifacts.add(ref, self._files, suffix=suffix) for ref in output.artifacts)
-        output = evolve(output, artifact_ids=ids)
+        if output.artifacts:
+            suffix = f"{self.name}-{self.number}"
+            ids = tuple(self.session.artifacts.add(ref, self._files, suffix=suffix) for ref in output.artifacts)
+            output = evolve(output, artifact_ids=ids)
         if call.untrusted:
             nonce = secrets.token_hex(8)
             text = wrap_untrusted(output.text, server=self.name, tool=call.tool, nonce=nonce)
@@ -432,6 +456,14 @@ class McpServer(ProcessLink):
         if health is not self.health:
             self.health = health
             self.session.announce(HealthChanged(self.name, health, reason))
+
+
+class _FilesNeeded(BaseException):
+    """A result has artifacts, whose files have to be looked at; never leaves this module."""
+
+
+def _need_files(ref: ArtifactRef) -> None:
+    raise _FilesNeeded
 
 
 def _notify(event: NotificationReceived, watcher: ServerWatcher) -> None:

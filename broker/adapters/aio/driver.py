@@ -33,6 +33,7 @@ class AsyncioDriver:
         self._loop = asyncio.get_running_loop()
         self._environ = environ
         self._pid = os.getpid()
+        self._thread = threading.get_ident()
         self._guard = OrphanGuard()
         self._scratch: Path | None = None
         self._scratch_lock = threading.Lock()
@@ -71,7 +72,10 @@ class AsyncioDriver:
                 return
             self._pending.add(session)
         try:
-            self._loop.call_soon_threadsafe(self._look, session)
+            if threading.get_ident() == self._thread:
+                self._loop.call_soon(self._look, session)
+            else:
+                self._loop.call_soon_threadsafe(self._look, session)
         except RuntimeError:
             pass  # the loop is closed; nothing will be written any more
 
@@ -97,18 +101,27 @@ class AsyncioDriver:
         self._arm(session)
 
     def _arm(self, session: Session) -> None:
-        timer = self._timers.pop(session, None)
-        if timer is not None:
-            timer.cancel()
         due = [session.next_deadline()]
         for link in session.links:
             pump = self._pumps.get(link)
             if pump is not None and (stale_at := pump.stale_at_ms) is not None:
                 due.append(stale_at + 1)
         deadline = min((moment for moment in due if moment is not None), default=None)
-        if deadline is not None and not self._closed:
-            delay = max(0, deadline - session.clock.monotonic_ms()) / 1000
-            self._timers[session] = self._loop.call_later(delay, self._look, session)
+        timer = self._timers.get(session)
+        if deadline is None or self._closed:
+            return
+        delay = max(0, deadline - session.clock.monotonic_ms()) / 1000
+        if timer is not None:
+            # Most deadlines are those of requests and are far off when they are given up. A timer that rings too early
+            # costs one look; setting a timer for each request costs more than the request.
+            if not timer.cancelled() and self._loop.time() < timer.when() <= self._loop.time() + delay:
+                return
+            timer.cancel()
+        self._timers[session] = self._loop.call_later(delay, self._ring, session)
+
+    def _ring(self, session: Session) -> None:
+        self._timers.pop(session, None)
+        self._look(session)
 
     # -- processes -----------------------------------------------------------------------------------------------------
 
