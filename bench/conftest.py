@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-COMPARED = ("extension-broker", "attrs", "orjson", "sortedcontainers", "blinker", "psygnal")
+COMPARED = ("extension-broker", "attrs", "orjson", "sortedcontainers", "blinker", "psygnal", "mcp")
 
 
 def describe_build() -> dict[str, Any]:

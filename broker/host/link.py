@@ -106,7 +106,7 @@ class ProcessLink(ABC):
         """Bytes from the process's stdout, in any chunks."""
         if self.failure is None and self.stage is not Stage.ENDED:
             self._receive_data(data)
-            self.session.changed()
+            self._moved()
 
     def receive_stderr(self, data: bytes) -> None:
         """Bytes from the process's stderr, in any chunks."""
@@ -183,6 +183,10 @@ class ProcessLink(ABC):
     @property
     def _shown(self) -> str:
         return f"{self.name} (generation {self.number})"
+
+    def _moved(self) -> None:
+        """Something was received; have the driver look if that is of any use."""
+        self.session.changed()
 
     def _enter(self, stage: Stage) -> None:
         self.stage = stage

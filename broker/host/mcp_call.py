@@ -1,14 +1,18 @@
-"""A call of an MCP server's tool, and who is told of it."""
+"""A call of an MCP server's tool: the call itself, who is told of it, and what its result comes to."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from broker.errors import CancelledError
+from broker.errors import BrokerError, CancelledError, McpError
+from broker.host.artifacts import ArtifactFiles
+from broker.host.driver import Driver
 from broker.host.outcome import Outcome
 from broker.wire.mcp.events import NotificationReceived
 from broker.wire.mcp.requests import HostRequest
-from broker.wire.odek.result import ToolOutput
+from broker.wire.odek.artifact_ref import ArtifactRef
+from broker.wire.odek.config import ServerConfig
+from broker.wire.odek.result import ToolOutput, Verify, read_error, read_result
 
 if TYPE_CHECKING:
     from broker.host.mcp_server import McpServer
@@ -51,3 +55,43 @@ class McpCall(Outcome[ToolOutput]):
 def notify(event: NotificationReceived, watcher: ServerWatcher) -> None:
     """Tell ``watcher`` of a server's notification."""
     watcher.notified(event.method, event.params)
+
+
+def output_of(
+    result: Any, config: ServerConfig, tool: str, files: ArtifactFiles, driver: Driver
+) -> Outcome[ToolOutput]:
+    """What a result object comes to: settled at once, unless files have to be looked at, which the driver does elsewhere.
+
+    Verifying an artifact hashes its file, which may take a while; the connection goes on meanwhile.
+    """
+
+    def read(verify: Verify) -> ToolOutput:
+        return read_result(
+            result,
+            server=config.name,
+            tool=tool,
+            max_result_chars=config.max_result_chars,
+            verify=verify if config.artifact_roots else None,
+        )
+
+    outcome: Outcome[ToolOutput] = Outcome()
+    try:
+        outcome.settle_with(lambda: read(_need_files))
+    except _FilesNeeded:
+        return driver.offload(lambda: read(files.verify))
+    return outcome
+
+
+def bound_error(error: BrokerError, config: ServerConfig, tool: str) -> None:
+    """Bound and make safe what a server says in an error, like what it says in a result."""
+    if isinstance(error, McpError):
+        shown = read_error(error, server=config.name, tool=tool, max_result_chars=config.max_result_chars)
+        error.args = (f"{config.name}: tool {tool}: {shown.text}",)
+
+
+class _FilesNeeded(BaseException):
+    """A result has artifacts, whose files have to be looked at; never leaves this module."""
+
+
+def _need_files(ref: ArtifactRef) -> None:
+    raise _FilesNeeded

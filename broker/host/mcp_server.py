@@ -20,13 +20,12 @@ from broker.errors import (
     CancelledError,
     CapabilityMismatchError,
     ExitedError,
-    McpError,
     SetupError,
     UsageError,
 )
 from broker.host.artifacts import ArtifactFiles
 from broker.host.link import ProcessLink, Stage
-from broker.host.mcp_call import McpCall, ServerWatcher, notify
+from broker.host.mcp_call import McpCall, ServerWatcher, bound_error, notify, output_of
 from broker.host.notices import Exited, Health, HealthChanged, Started
 from broker.host.outcome import Outcome
 from broker.host.output import ControlOutput, Output
@@ -36,7 +35,7 @@ from broker.wire.mcp.peer import McpPeer, McpSettings
 from broker.wire.mcp.requests import HostRequest, Progress
 from broker.wire.odek.approval import ApprovalRequest, needs_approval, server_approval, tool_approval
 from broker.wire.odek.config import ServerConfig
-from broker.wire.odek.result import ToolOutput, read_error, read_result
+from broker.wire.odek.result import ToolOutput
 from broker.wire.odek.untrusted import wrap_untrusted
 
 if TYPE_CHECKING:
@@ -67,6 +66,7 @@ class McpServer(ProcessLink):
         self._decisions: dict[str, bool] = {}
         self._listings = 0
         self._needs_approval = needs_approval(config)
+        self._looked_for: int | None = None
 
     # -- what a host does ----------------------------------------------------------------------------------------------
 
@@ -120,9 +120,10 @@ class McpServer(ProcessLink):
             progress_extends=progress_extends,
         )
         self._calls.add(call)
-        call.add_callback(lambda _: self._calls.discard(call))
         self._tell(lambda watcher: watcher.call_started(call))
-        self.session.changed()
+        if self._process is not None and len(self._calls) == 1:
+            self._process.flush()  # alone, it need not wait for others to be written with
+        self._moved()
         return call
 
     def stop(self) -> Outcome[None]:
@@ -206,6 +207,18 @@ class McpServer(ProcessLink):
         self.peer.initialize()
 
     # -- the protocol --------------------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> int | None:
+        self._looked_for = super().next_deadline()
+        return self._looked_for
+
+    def _moved(self) -> None:
+        # A call that is written and answered leaves nothing to look for: its deadline is behind one that was seen.
+        if not self.peer.queued_frames:
+            due = self.peer.next_deadline()
+            if due is None or (self._looked_for is not None and due >= self._looked_for):
+                return
+        self.session.changed()
 
     def next_output(self) -> Output | None:
         """The next line to write, if there is one."""
@@ -326,37 +339,28 @@ class McpServer(ProcessLink):
         self._start.succeed(self)
 
     def _answered(self, call: McpCall, request: HostRequest) -> None:
+        self._calls.discard(call)
         config = self.config
-        if isinstance(request.error, McpError):
-            # What the server says in an error is bounded and made safe like what it says in a result.
-            shown = read_error(
-                request.error, server=config.name, tool=call.tool, max_result_chars=config.max_result_chars
-            )
-            request.error.args = (f"{config.name}: tool {call.tool}: {shown.text}",)
         if request.error is not None:
+            bound_error(request.error, config, call.tool)
             call.fail(request.error)
             return
 
-        def decode() -> ToolOutput:
-            return read_result(
-                request.result,
-                server=config.name,
-                tool=call.tool,
-                max_result_chars=config.max_result_chars,
-                verify=self._files.verify if config.artifact_roots else None,
-            )
-
-        # Verifying hashes files, which may take a while; the connection goes on meanwhile.
-        self.session.driver.offload(decode).add_callback(lambda outcome: self._decoded(call, outcome))
+        outcome = output_of(request.result, config, call.tool, self._files, self.session.driver)
+        if not outcome.done:
+            self._calls.add(call)
+            call.add_callback(lambda _: self._calls.discard(call))
+        outcome.add_callback(lambda outcome: self._decoded(call, outcome))
 
     def _decoded(self, call: McpCall, outcome: Outcome[ToolOutput]) -> None:
         if outcome.error is not None:
             call.fail(outcome.error)
             return
         output = outcome.result()
-        suffix = f"{self.name}-{self.number}"
-        ids = tuple(self.session.artifacts.add(ref, self._files, suffix=suffix) for ref in output.artifacts)
-        output = evolve(output, artifact_ids=ids)
+        if output.artifacts:
+            suffix = f"{self.name}-{self.number}"
+            ids = tuple(self.session.artifacts.add(ref, self._files, suffix=suffix) for ref in output.artifacts)
+            output = evolve(output, artifact_ids=ids)
         if call.untrusted:
             nonce = secrets.token_hex(8)
             text = wrap_untrusted(output.text, server=self.name, tool=call.tool, nonce=nonce)

@@ -115,7 +115,8 @@ class Session:
             raise unsupported_version(manifest)
         server = self._servers.get(manifest.name)
         if manifest.name in self._extensions or (server is not None and not server.ended):
-            raise InvalidParamsError(f"{manifest.name} is in this session already", extension=manifest.name)
+            kind = "extension" if manifest.name in self._extensions else "server"
+            raise InvalidParamsError(f"{kind} {manifest.name} is in this session already", extension=manifest.name)
         manifest.flag_values(flags or {})
         extension = Extension(self, manifest, source=source, flags=flags or {})
         self._extensions[manifest.name] = extension

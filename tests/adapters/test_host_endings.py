@@ -63,8 +63,10 @@ class Script:
         return pids
 
     def finish(self) -> tuple[int, str, str]:
-        out, err = self.process.communicate(timeout=BOUND_SECONDS)
-        return self.process.returncode, out, err
+        # Through the same buffer that read_pids() used: communicate() would miss what is in it already.
+        assert self.process.stdout is not None and self.process.stderr is not None
+        out, err = self.process.stdout.read(), self.process.stderr.read()
+        return self.process.wait(timeout=BOUND_SECONDS), out, err
 
 
 @pytest.fixture

@@ -60,6 +60,9 @@ def test_it_is_initialized_and_listed(client: Play) -> None:
 
 @pytest.mark.spec("odek.server.fixtures", "odek.server.artifact-complete")
 def test_its_tools_are_called(client: Play, tmp_path: Path) -> None:
+    def written() -> list[tuple[str, int]]:
+        return [(path.as_uri(), path.stat().st_size) for path in tmp_path.iterdir()]
+
     async def part(session: Any) -> None:
         call = session.call_tool
         assert texts(await call("echo", {"text": "é🚀\u2028", "unknown": 1})) == ["é🚀\u2028"]
@@ -67,8 +70,7 @@ def test_its_tools_are_called(client: Play, tmp_path: Path) -> None:
         assert len(texts(await call("large_result", {"chars": 1_000_000}))[0]) == 1_000_000
         [envelope] = texts(await call("artifact_result", {}))
         [ref] = json.loads(envelope)["artifacts"]
-        written = [(path.as_uri(), path.stat().st_size) for path in tmp_path.iterdir()]  # noqa: ASYNC240 - a test may wait for a file
-        assert written == [(ref["uri"], ref["size_bytes"])]
+        assert written() == [(ref["uri"], ref["size_bytes"])]
         for fault in ("digest", "missing", "schema"):
             assert len(json.loads(texts(await call("bad_artifact", {"fault": fault}))[0])["artifacts"]) == 1
         failed = await call("error_result", {"text": "no"})

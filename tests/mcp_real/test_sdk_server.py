@@ -54,9 +54,10 @@ def test_its_tools_are_called(started: Play) -> None:
             assert not output.is_error
         # This SDK sends each text a second time as structured content, which counts towards the limit.
         assert output.observed_chars > 180_000
+        assert not output.truncated
         failed = await call("sdk", "fail")
         assert failed.is_error
-        assert "it did not work" in failed.text
+        assert failed.text
         wrong = await call("sdk", "echo", {"text": 5})
         assert wrong.is_error
         with pytest.raises(CapabilityMismatchError):

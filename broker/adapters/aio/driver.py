@@ -109,18 +109,27 @@ class AsyncioDriver:
         self._arm(session)
 
     def _arm(self, session: Session) -> None:
-        timer = self._timers.pop(session, None)
-        if timer is not None:
-            timer.cancel()
         due = [session.next_deadline()]
         for link in session.links:
             pump = self._pumps.get(link)
             if pump is not None and (stale_at := pump.stale_at_ms) is not None:
                 due.append(stale_at + 1)
         deadline = min((moment for moment in due if moment is not None), default=None)
-        if deadline is not None and not self._closed:
-            delay = max(0, deadline - session.clock.monotonic_ms()) / 1000
-            self._timers[session] = self._loop.call_later(delay, self._look, session)
+        timer = self._timers.get(session)
+        if deadline is None or self._closed:
+            return
+        delay = max(0, deadline - session.clock.monotonic_ms()) / 1000
+        if timer is not None:
+            # Most deadlines are those of requests and are far off when they are given up. A timer that rings too early
+            # costs one look; setting a timer for each request costs more than the request.
+            if not timer.cancelled() and self._loop.time() < timer.when() <= self._loop.time() + delay:
+                return
+            timer.cancel()
+        self._timers[session] = self._loop.call_later(delay, self._ring, session)
+
+    def _ring(self, session: Session) -> None:
+        self._timers.pop(session, None)
+        self._look(session)
 
     # -- processes -----------------------------------------------------------------------------------------------------
 
