@@ -60,7 +60,7 @@ def notify(event: NotificationReceived, watcher: ServerWatcher) -> None:
 def output_of(
     result: Any, config: ServerConfig, tool: str, files: ArtifactFiles, driver: Driver
 ) -> Outcome[ToolOutput]:
-    """What a result object comes to: settled at once, unless files have to be looked at, which the driver does elsewhere.
+    """What a result object comes to: settled at once, unless files have to be looked at, which the driver does.
 
     Verifying an artifact hashes its file, which may take a while; the connection goes on meanwhile.
     """

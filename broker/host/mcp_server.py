@@ -48,11 +48,8 @@ class McpServer(ProcessLink):
     def __init__(self, session: Session, config: ServerConfig, number: int, files: ArtifactFiles) -> None:
         super().__init__(session, config.name, number)
         self.config: ServerConfig = config
-        self.peer: McpPeer = McpPeer(
-            session.clock,
-            McpSettings(timeout_ms=config.timeout_seconds * 1000, max_response_bytes=config.max_response_bytes),
-            config.name,
-        )
+        bounds = McpSettings(timeout_ms=config.timeout_seconds * 1000, max_response_bytes=config.max_response_bytes)
+        self.peer: McpPeer = McpPeer(session.clock, bounds, config.name)
         self.health: Health = Health.STOPPED
         self._files = files
         self._tools: dict[str, ListedTool] = {}

@@ -26,7 +26,7 @@ default = false
 
 def test_a_name_can_be_taken_once(memory: Any) -> None:
     first = memory.add_made("alpha", lambda number: Actor(), tools=["work"])
-    with pytest.raises(InvalidParamsError, match=r"^alpha is in this session already"):
+    with pytest.raises(InvalidParamsError, match="alpha is in this session already"):
         memory.add_made("alpha", lambda number: Actor(), tools=["work"])
     memory.settle(first.start())
     with pytest.raises(UsageError, match="alpha has not ended"):
