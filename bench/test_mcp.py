@@ -1,10 +1,10 @@
 """200 tool calls one after another: this client beside that of the official Python SDK, each against the same child.
 
-Two children: a small one of the standard library, which shows the client, and one made with the SDK, which shows what is
-left of the difference beside a usual server. The clients take turns, so that whatever else the machine does meets all
-of them; the ratio of each turn counts, and the median is reported beside its goal. Everything is on: this client checks
-every line, every result and every bound as it always does. A third client that checks nothing, a write and a read in
-the same loop, tells how much there is to be won at all.
+Two children: a small one of the standard library, which shows the client, and one made with the SDK, which shows what
+is left of the difference beside a usual server. The clients take turns, so that whatever else the machine does meets
+all of them; the ratio of each turn counts, and the median is reported beside its goal. Everything is on: this client
+checks every line, every result and every bound as it always does. A third client that checks nothing, a write and a
+read in the same loop, tells how much there is to be won at all.
 """
 
 from __future__ import annotations
