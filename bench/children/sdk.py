@@ -1,16 +1,29 @@
-"""An MCP server made with the official Python SDK: one tool, ``echo``."""
+"""An MCP server made with the official Python SDK's low-level API: one tool, ``echo``."""
 
 from __future__ import annotations
 
-from mcp.server.mcpserver import MCPServer
+import asyncio
+from typing import Any
 
-server = MCPServer("echo", log_level="ERROR")
+from mcp import types
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+
+SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
 
 
-@server.tool()
-def echo(text: str) -> str:
-    """Answer with the text."""
-    return text
+async def list_tools(context: Any, params: Any) -> types.ListToolsResult:
+    return types.ListToolsResult(tools=[types.Tool(name="echo", description="Echo.", input_schema=SCHEMA)])
 
 
-server.run()
+async def call_tool(context: Any, params: Any) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(type="text", text=params.arguments["text"])])
+
+
+async def main() -> None:
+    server = Server("echo", on_list_tools=list_tools, on_call_tool=call_tool)
+    async with stdio_server() as (reader, writer):
+        await server.run(reader, writer, server.create_initialization_options())
+
+
+asyncio.run(main())

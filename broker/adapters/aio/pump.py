@@ -122,8 +122,10 @@ class ProcessPump:
         return False
 
     def _drop_stale(self) -> None:
-        keep = self._outputs if all(output.valid for output in self._outputs) else None
-        if keep is not None:
+        for output in self._outputs:
+            if not output.valid:
+                break
+        else:
             return
         kept: deque[Output] = deque()
         for index, output in enumerate(self._outputs):

@@ -259,8 +259,10 @@ class McpPeer:
 
     def next_deadline(self) -> int | None:
         """The monotonic millisecond at which :meth:`tick` has something to do, or ``None``."""
-        dues = (self.outbound.requests.timers.next_due_ms(), self._listing.due_ms(self.now_ms()))
-        return min((due for due in dues if due is not None), default=None)
+        request_due, listing_due = self.outbound.requests.timers.next_due_ms(), self._listing.due_ms(self.now_ms())
+        if request_due is None or listing_due is None:
+            return listing_due if request_due is None else request_due
+        return min(request_due, listing_due)
 
     # -- for the two halves --------------------------------------------------------------------------------------------
 
