@@ -154,7 +154,8 @@ class McpServer(ProcessLink):
             progress_extends=progress_extends,
         )
         self._calls.add(call)
-        self._tell(lambda watcher: watcher.call_started(call))
+        if self._watchers:
+            self._tell(lambda watcher: watcher.call_started(call))
         if self._process is not None and len(self._calls) == 1:
             self._process.flush()  # alone, it need not wait for others to be written with
         self._moved()
@@ -389,30 +390,27 @@ class McpServer(ProcessLink):
             call.fail(request.error)
             return
 
-        def decode(verify: Verify) -> ToolOutput:
-            return read_result(
-                request.result,
-                server=config.name,
-                tool=call.tool,
-                max_result_chars=config.max_result_chars,
-                verify=verify if config.artifact_roots else None,
-            )
-
-        outcome: Outcome[ToolOutput] = Outcome()
         try:
-            outcome.settle_with(lambda: decode(_need_files))
+            call.settle_with(lambda: self._finished(call, self._read(call, request.result, _need_files)))
         except _FilesNeeded:
             # Verifying hashes files, which may take a while; the connection goes on meanwhile.
             self._calls.add(call)
             call.add_callback(lambda _: self._calls.discard(call))
-            outcome = self.session.driver.offload(lambda: decode(self._files.verify))
-        outcome.add_callback(lambda outcome: self._decoded(call, outcome))
+            reading = self.session.driver.offload(lambda: self._read(call, request.result, self._files.verify))
+            reading.add_callback(lambda outcome: call.settle_with(lambda: self._finished(call, outcome.result())))
 
-    def _decoded(self, call: McpCall, outcome: Outcome[ToolOutput]) -> None:
-        if outcome.error is not None:
-            call.fail(outcome.error)
-            return
-        output = outcome.result()
+    def _read(self, call: McpCall, result: Any, verify: Verify) -> ToolOutput:
+        config = self.config
+        return read_result(
+            result,
+            server=config.name,
+            tool=call.tool,
+            max_result_chars=config.max_result_chars,
+            verify=verify if config.artifact_roots else None,
+        )
+
+    def _finished(self, call: McpCall, output: ToolOutput) -> ToolOutput:
+        """The output as its caller gets it; its artifacts can be read by id from now on."""
         if output.artifacts:
             suffix = f"{self.name}-{self.number}"
             ids = tuple(self.session.artifacts.add(ref, self._files, suffix=suffix) for ref in output.artifacts)
@@ -421,7 +419,7 @@ class McpServer(ProcessLink):
             nonce = secrets.token_hex(8)
             text = wrap_untrusted(output.text, server=self.name, tool=call.tool, nonce=nonce)
             output = evolve(output, text=text)
-        call.succeed(output)
+        return output
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
