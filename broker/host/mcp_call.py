@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.errors import BrokerError, CancelledError, McpError
@@ -57,29 +58,33 @@ def notify(event: NotificationReceived, watcher: ServerWatcher) -> None:
     watcher.notified(event.method, event.params)
 
 
-def output_of(
-    result: Any, config: ServerConfig, tool: str, files: ArtifactFiles, driver: Driver
-) -> Outcome[ToolOutput]:
-    """What a result object comes to: settled at once, unless files have to be looked at, which the driver does.
+def settle(
+    call: McpCall,
+    result: Any,
+    config: ServerConfig,
+    files: ArtifactFiles,
+    driver: Driver,
+    finished: Callable[[McpCall, ToolOutput], ToolOutput],
+) -> None:
+    """Settle ``call`` with what ``finished`` makes of ``result``: at once, unless files have to be looked at.
 
-    Verifying an artifact hashes its file, which may take a while; the connection goes on meanwhile.
+    Verifying an artifact hashes its file, which may take a while; the driver does it, and the connection goes on.
     """
 
     def read(verify: Verify) -> ToolOutput:
         return read_result(
             result,
             server=config.name,
-            tool=tool,
+            tool=call.tool,
             max_result_chars=config.max_result_chars,
             verify=verify if config.artifact_roots else None,
         )
 
-    outcome: Outcome[ToolOutput] = Outcome()
     try:
-        outcome.settle_with(lambda: read(_need_files))
+        call.settle_with(lambda: finished(call, read(_need_files)))
     except _FilesNeeded:
-        return driver.offload(lambda: read(files.verify))
-    return outcome
+        reading = driver.offload(lambda: read(files.verify))
+        reading.add_callback(lambda outcome: call.settle_with(lambda: finished(call, outcome.result())))
 
 
 def bound_error(error: BrokerError, config: ServerConfig, tool: str) -> None:

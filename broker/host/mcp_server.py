@@ -25,7 +25,7 @@ from broker.errors import (
 )
 from broker.host.artifacts import ArtifactFiles
 from broker.host.link import ProcessLink, Stage
-from broker.host.mcp_call import McpCall, ServerWatcher, bound_error, notify, output_of
+from broker.host.mcp_call import McpCall, ServerWatcher, bound_error, notify, settle
 from broker.host.notices import Exited, Health, HealthChanged, Started
 from broker.host.outcome import Outcome
 from broker.host.output import ControlOutput, Output
@@ -117,7 +117,8 @@ class McpServer(ProcessLink):
             progress_extends=progress_extends,
         )
         self._calls.add(call)
-        self._tell(lambda watcher: watcher.call_started(call))
+        if self._watchers:
+            self._tell(lambda watcher: watcher.call_started(call))
         if self._process is not None and len(self._calls) == 1:
             self._process.flush()  # alone, it need not wait for others to be written with
         self._moved()
@@ -343,17 +344,13 @@ class McpServer(ProcessLink):
             call.fail(request.error)
             return
 
-        outcome = output_of(request.result, config, call.tool, self._files, self.session.driver)
-        if not outcome.done:
+        settle(call, request.result, config, self._files, self.session.driver, self._finished)
+        if not call.done:
             self._calls.add(call)
             call.add_callback(lambda _: self._calls.discard(call))
-        outcome.add_callback(lambda outcome: self._decoded(call, outcome))
 
-    def _decoded(self, call: McpCall, outcome: Outcome[ToolOutput]) -> None:
-        if outcome.error is not None:
-            call.fail(outcome.error)
-            return
-        output = outcome.result()
+    def _finished(self, call: McpCall, output: ToolOutput) -> ToolOutput:
+        """The output as its caller gets it; its artifacts can be read by id from now on."""
         if output.artifacts:
             suffix = f"{self.name}-{self.number}"
             ids = tuple(self.session.artifacts.add(ref, self._files, suffix=suffix) for ref in output.artifacts)
@@ -362,7 +359,7 @@ class McpServer(ProcessLink):
             nonce = secrets.token_hex(8)
             text = wrap_untrusted(output.text, server=self.name, tool=call.tool, nonce=nonce)
             output = evolve(output, text=text)
-        call.succeed(output)
+        return output
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

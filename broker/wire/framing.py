@@ -71,6 +71,8 @@ class LineFramer:
         if self._refused:
             raise self._over()
         buffer = self._buffer
+        if not buffer and self._passed is None:
+            return None
         stop = self._start + self._max_bytes + 1
         end = buffer.find(_LF, self._scanned, stop)
         if end >= 0:

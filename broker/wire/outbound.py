@@ -87,7 +87,7 @@ class Outbound:
 
     def pump(self) -> None:
         """Move what waits into the queue, as far as room and slots allow: cancel notices first."""
-        while self.outbox.has_room:
+        while (self._held_cancels or self.requests.waits) and self.outbox.has_room:
             if self._held_cancels:
                 held = self._held_cancels.popleft()
                 if self.requests.is_tombstone(held):

@@ -157,6 +157,11 @@ class RequestTable:
         return self._slots_used
 
     @property
+    def waits(self) -> bool:
+        """Whether any request waits for its turn."""
+        return bool(self._bypassing or self._waiting)
+
+    @property
     def open_count(self) -> int:
         """Requests whose callers still wait."""
         return len(self._open) + len(self._bypassing) + len(self._waiting)

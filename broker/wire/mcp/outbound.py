@@ -26,9 +26,12 @@ class McpOutbound(Outbound):
 
     def check_room(self, request: McpRequest) -> None:
         """Raise :class:`~broker.errors.ResourceExhaustedError` if ``request`` is too long, or one too many."""
+        size, count = request.size(self.requests.next_id), self.requests.open_count + 1
+        if size <= self.outbox.bound and count <= MAX_OPEN_CALLS:
+            return
         for limit, observed, maximum in (
-            ("MAX_REQUEST_BYTES", request.size(self.requests.next_id), self.outbox.bound),
-            ("MAX_OPEN_CALLS", self.requests.open_count + 1, MAX_OPEN_CALLS),
+            ("MAX_REQUEST_BYTES", size, self.outbox.bound),
+            ("MAX_OPEN_CALLS", count, MAX_OPEN_CALLS),
         ):
             if observed > maximum:
                 error = ResourceExhaustedError(

@@ -46,9 +46,10 @@ def encode(method: str, params: Any = None, *, tool: str | None = None) -> bytes
     own, ``NaN`` or an infinity, a lone surrogate, an integer of more than 64 bits, or containers nested too deeply.
     """
     message = {"jsonrpc": VERSION, "method": method}
+    problem = None
     if params is not None:
         message["params"] = params
-    problem = _problem(message)
+        problem = _problem(params, MAX_MESSAGE_DEPTH - 1)
     if problem is None:
         try:
             return orjson.dumps(message)
@@ -57,10 +58,13 @@ def encode(method: str, params: Any = None, *, tool: str | None = None) -> bytes
     raise InvalidParamsError(f"params of {method}: {problem}", method=method, tool=tool, path="params")
 
 
-def _problem(value: Any) -> str | None:
-    """Why JSON cannot hold ``value``. Level by level, each container once a level, so that no value takes it long."""
+def _problem(value: Any, depth: int) -> str | None:
+    """Why JSON cannot hold ``value``, in at most ``depth`` nested containers.
+
+    Level by level, each container once a level, so that no value takes it long.
+    """
     level: Iterable[Any] = (value,)
-    for _ in range(MAX_MESSAGE_DEPTH + 1):
+    for _ in range(depth + 1):
         below: dict[int, Any] = {}
         for item in level:
             kind = type(item)

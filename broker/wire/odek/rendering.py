@@ -96,7 +96,7 @@ def render(text: str, refs: Sequence[ArtifactRef], extra: str, bounds: Bounds, *
     """
     text, extra = neutralise(text), neutralise(extra)
     lines = [metadata_line(ref) for ref in refs]
-    whole = _joined(text, *lines, extra)
+    whole = _joined(text, *lines, extra) if lines or extra else text
     limit, observed = bounds.max_result_chars, len(whole) + unshown
     if observed <= limit:
         return Rendered(whole, observed, truncated=False)

@@ -108,8 +108,8 @@ def _decode(result: Any) -> tuple[list[str], bool, int]:
         raise ResultError(f"isError must be a boolean, not {json_type(is_error)}", path="isError")
     texts = []
     for index, item in enumerate(content):
-        path = f"content[{index}]"
         if not isinstance(item, dict):
+            path = f"content[{index}]"
             raise ResultError(f"{path} must be an object, not {json_type(item)}", path=path)
         if item.get("type") != "text":
             continue
@@ -117,7 +117,8 @@ def _decode(result: Any) -> tuple[list[str], bool, int]:
         if text is None:
             text = ""
         if type(text) is not str:
-            raise ResultError(f"{path}.text must be a string, not {json_type(text)}", path=f"{path}.text")
+            path = f"content[{index}].text"
+            raise ResultError(f"{path} must be a string, not {json_type(text)}", path=path)
         texts.append(_scalar(text))
     return texts, is_error is True, _structured_chars(result.get("structuredContent"))
 
