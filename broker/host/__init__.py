@@ -8,7 +8,8 @@ from broker.host.generation import Generation
 from broker.host.host import Host
 from broker.host.link import ProcessLink
 from broker.host.mcp_bridge import McpBridge
-from broker.host.mcp_server import McpCall, McpServer
+from broker.host.mcp_call import McpCall
+from broker.host.mcp_server import McpServer
 from broker.host.notices import Diagnostic, Exited, Health, HealthChanged, Notice, Started
 from broker.host.outcome import Outcome
 from broker.host.session import SUPPORTED_API_VERSIONS, Session, unsupported_version

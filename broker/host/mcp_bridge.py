@@ -22,7 +22,8 @@ from broker.bus import Binding, Field, Message, Peer
 from broker.bus.screening import refusal
 from broker.errors import BrokerError, CancelledError, TimedOutError, UsageError
 from broker.host.link import Stage
-from broker.host.mcp_server import McpCall, McpServer
+from broker.host.mcp_call import McpCall
+from broker.host.mcp_server import McpServer
 from broker.host.notices import Diagnostic
 from broker.host.outcome import Outcome
 from broker.wire.odek.result import ToolOutput

@@ -11,7 +11,7 @@ import secrets
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
@@ -26,6 +26,7 @@ from broker.errors import (
 )
 from broker.host.artifacts import ArtifactFiles
 from broker.host.link import ProcessLink, Stage
+from broker.host.mcp_call import McpCall, ServerWatcher
 from broker.host.notices import Exited, Health, HealthChanged, Started
 from broker.host.outcome import Outcome
 from broker.host.output import ControlOutput, Output
@@ -41,40 +42,6 @@ from broker.wire.odek.untrusted import wrap_untrusted
 
 if TYPE_CHECKING:
     from broker.host.session import Session
-
-
-class ServerWatcher(Protocol):
-    """Is told what one server does; what it raises is reported and stops nothing."""
-
-    def tools_changed(self) -> None:
-        """:attr:`McpServer.tools` are others now."""
-        ...
-
-    def call_started(self, call: McpCall) -> None:
-        """A tool was called."""
-        ...
-
-    def notified(self, method: str, params: Any) -> None:
-        """The server sent a notification unasked. Never trust it."""
-        ...
-
-
-class McpCall(Outcome[ToolOutput]):
-    """A tool call on its way. ``cancel()`` releases the caller at once and tells the server, if it had the call."""
-
-    def __init__(self, server: McpServer, tool: str, *, untrusted: bool) -> None:
-        super().__init__()
-        self.tool: str = tool
-        self.untrusted: bool = untrusted
-        self._server = server
-        self._request: HostRequest | None = None
-
-    def cancel(self, reason: str = "user") -> None:
-        """Settle with :class:`CancelledError` unless it settled already. Idempotent."""
-        if self._request is not None and not self.done:
-            self._server.peer.cancel(self._request, reason)
-            self.fail(CancelledError(f"{self._server.name}: tool {self.tool} was cancelled", reason=reason))
-            self._server.session.changed()
 
 
 class McpServer(ProcessLink):
@@ -158,7 +125,7 @@ class McpServer(ProcessLink):
             self._tell(lambda watcher: watcher.call_started(call))
         if self._process is not None and len(self._calls) == 1:
             self._process.flush()  # alone, it need not wait for others to be written with
-        self._moved()
+        self._look_by(call._request.settles_at_ms)
         return call
 
     def stop(self) -> Outcome[None]:
@@ -252,12 +219,12 @@ class McpServer(ProcessLink):
         return self._looked_for
 
     def _moved(self) -> None:
-        # A call that is written and answered leaves nothing to look for: its deadline is behind one that was seen.
-        if not self.peer.queued_frames:
-            due = self.peer.next_deadline()
-            if due is None or (self._looked_for is not None and due >= self._looked_for):
-                return
-        self.session.changed()
+        self._look_by(self.peer.next_deadline())
+
+    def _look_by(self, due: int | None) -> None:
+        """Have the driver look, unless all is written and ``due`` is not before what it looks for already."""
+        if self.peer.queued_frames or (due is not None and (self._looked_for is None or due < self._looked_for)):
+            self.session.changed()
 
     def next_output(self) -> Output | None:
         """The next line to write, if there is one."""

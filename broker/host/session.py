@@ -19,7 +19,8 @@ from broker.host.driver import Driver
 from broker.host.extension import Call, Extension
 from broker.host.link import ProcessLink, Stage
 from broker.host.mcp_bridge import McpBridge
-from broker.host.mcp_server import McpCall, McpServer
+from broker.host.mcp_call import McpCall
+from broker.host.mcp_server import McpServer
 from broker.host.notices import Diagnostic, Notice
 from broker.host.outcome import Outcome
 from broker.host.settings import HostSettings
