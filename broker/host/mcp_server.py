@@ -121,7 +121,7 @@ class McpServer(ProcessLink):
             self._tell(lambda watcher: watcher.call_started(call))
         if self._process is not None and len(self._calls) == 1:
             self._process.flush()  # alone, it need not wait for others to be written with
-        self._moved()
+        self._look_by(call._request.settles_at_ms)
         return call
 
     def stop(self) -> Outcome[None]:
@@ -211,12 +211,12 @@ class McpServer(ProcessLink):
         return self._looked_for
 
     def _moved(self) -> None:
-        # A call that is written and answered leaves nothing to look for: its deadline is behind one that was seen.
-        if not self.peer.queued_frames:
-            due = self.peer.next_deadline()
-            if due is None or (self._looked_for is not None and due >= self._looked_for):
-                return
-        self.session.changed()
+        self._look_by(self.peer.next_deadline())
+
+    def _look_by(self, due: int | None) -> None:
+        """Have the driver look, unless all is written and ``due`` is not before what it looks for already."""
+        if self.peer.queued_frames or (due is not None and (self._looked_for is None or due < self._looked_for)):
+            self.session.changed()
 
     def next_output(self) -> Output | None:
         """The next line to write, if there is one."""
