@@ -35,9 +35,9 @@ def test_only_the_listed_variables_come_from_the_host() -> None:
 @pytest.mark.spec("odek.config.env", "odek.config.env-empty-value")
 def test_overrides_set_replace_and_remove() -> None:
     """Fault 30: an empty value removes the variable."""
-    host = {"PATH": "/bin", "HOME": "/root", "TERM": "xterm"}
+    host = {"PATH": "/bin", "HOME": "/home/ada", "TERM": "xterm"}
     made = child_environment(config(env={"PATH": "/opt", "LOG_LEVEL": "${X}", "TERM": "", "NEVER": ""}), host)
-    assert made.variables == {"PATH": "/opt", "HOME": "/root", "LOG_LEVEL": "${X}"}
+    assert made.variables == {"PATH": "/opt", "HOME": "/home/ada", "LOG_LEVEL": "${X}"}
     assert host["TERM"] == "xterm"
 
 

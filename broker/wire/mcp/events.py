@@ -6,8 +6,10 @@ from typing import Any, TypeAlias
 
 from attrs import frozen
 
-from broker.errors import BrokerError
+from broker.wire.events import Closed, Diagnostic
 from broker.wire.mcp.catalogue import Catalogue
+
+__all__ = ["CatalogueChanged", "Closed", "Diagnostic", "McpEvent", "NotificationReceived", "Ready", "ServerRequest"]
 
 
 @frozen
@@ -43,20 +45,6 @@ class NotificationReceived:
 
     method: str
     params: Any
-
-
-@frozen
-class Diagnostic:
-    """Something worth telling people that changed nothing. Safe to print, bounded."""
-
-    text: str
-
-
-@frozen
-class Closed:
-    """The connection has ended; the last event. ``error`` is ``None`` after an orderly end."""
-
-    error: BrokerError | None
 
 
 McpEvent: TypeAlias = Ready | CatalogueChanged | ServerRequest | NotificationReceived | Diagnostic | Closed

@@ -16,7 +16,6 @@ Source: odek contract, "Transport and protocol" and "Timeout and limit behavior"
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +31,7 @@ from broker.errors import (
     UsageError,
 )
 from broker.limits import MAX_REQUEST_BYTES
+from broker.wire.connection import BaseConnection
 from broker.wire.framing import LineFramer
 from broker.wire.mcp.catalogue import Catalogue
 from broker.wire.mcp.events import CatalogueChanged, Closed, Diagnostic, McpEvent, Ready
@@ -48,15 +48,14 @@ from broker.wire.quoting import escape, quote
 __all__ = ["McpPeer", "McpRequest", "McpSettings", "McpStatistics", "OutFrame", "Phase", "Progress"]
 
 
-class McpPeer:
+class McpPeer(BaseConnection[McpEvent, McpOutbound]):
     """The connection to one process of the server called ``server``. See the module's text for how it is driven."""
 
     def __init__(self, clock: Clock, settings: McpSettings, server: str) -> None:
+        super().__init__(server)
         self._clock = clock
         self._settings = settings
-        self._server = server
         self._phase = Phase.NEW
-        self._failure: BrokerError | None = None
         self._framer = LineFramer(settings.max_response_bytes)
         self._inbound = Inbound(self)
         self.outbound: McpOutbound = McpOutbound(self, bound=MAX_REQUEST_BYTES)
@@ -65,22 +64,15 @@ class McpPeer:
         self._handshake: Handshake | None = None
         self._catalogue = Catalogue(server)
         self._next_token = 1
-        self._events: deque[McpEvent] = deque()
-        self._eof = self._ended = False
         self._eof_failure: BrokerError | None = None
 
     def __repr__(self) -> str:
-        return f"<McpPeer {self._server} {self._phase.value}>"
+        return f"<McpPeer {self._extension} {self._phase.value}>"
 
     @property
     def server(self) -> str:
         """The server's name in the host's configuration."""
-        return self._server
-
-    @property
-    def extension(self) -> str:
-        """The same, under the name that errors have for it."""
-        return self._server
+        return self._extension
 
     @property
     def settings(self) -> McpSettings:
@@ -93,19 +85,9 @@ class McpPeer:
         return self._phase
 
     @property
-    def failure(self) -> BrokerError | None:
-        """Why the connection closed; ``None`` while it is open and after an orderly end."""
-        return self._failure
-
-    @property
     def catalogue(self) -> Catalogue:
         """The tools that may be called now; empty before the connection is ready."""
         return self._catalogue
-
-    @property
-    def queued_frames(self) -> int:
-        """Frames waiting to be taken by :meth:`next_frame`."""
-        return len(self.outbound.outbox)
 
     def statistics(self) -> McpStatistics:
         """The counters of now."""
@@ -125,7 +107,7 @@ class McpPeer:
         Raises :class:`~broker.errors.UsageError` when called twice.
         """
         if self._phase is not Phase.NEW:
-            raise UsageError(f"initialize was called in phase {self._phase.value}", extension=self._server)
+            raise UsageError(f"initialize was called in phase {self._phase.value}", extension=self._extension)
         settings = self._settings
         self._phase = Phase.INITIALIZING
         self._initialize = self._request(
@@ -162,9 +144,9 @@ class McpPeer:
             limit_ms = min(limit_ms, timeout_ms)
         if limit_ms < 1:
             raise TimedOutError(
-                f"{self._server}: tool {tool}: its time was up before it was called",
+                f"{self._extension}: tool {tool}: its time was up before it was called",
                 dispatched=False,
-                extension=self._server,
+                extension=self._extension,
                 tool=tool,
                 method="tools/call",
                 observed=0,
@@ -192,7 +174,7 @@ class McpPeer:
         A request that has not begun to leave is never written. Does nothing when the request has settled.
         """
         if not request.settled and self._phase is not Phase.CLOSED:
-            detail = f"{self._server}: {request.method} was cancelled: {escape(reason)}"
+            detail = f"{self._extension}: {request.method} was cancelled: {escape(reason)}"
             self.abandon(request, reason, CancelledError(detail, reason=reason, dispatched=request.dispatched))
 
     def drain(self) -> None:
@@ -200,16 +182,6 @@ class McpPeer:
         if self._phase in (Phase.READY, Phase.LISTING):
             self._phase = Phase.DRAINING
             self._listing.stop()
-
-    def fail(self, error: BrokerError) -> None:
-        """Close with ``error``: every open request settles with a copy of it; nothing more is read or written."""
-        if error.extension is None:
-            error.extension = self._server
-        self._end(error, error)
-
-    def close(self) -> None:
-        """Close in good order. Requests that are still open settle with :class:`~broker.errors.CancelledError`."""
-        self._end(None, CancelledError(f"the connection to {self._server} was closed", reason="closed"))
 
     # -- the driver's side ---------------------------------------------------------------------------------------------
 
@@ -245,10 +217,6 @@ class McpPeer:
         """The next frame to write, now counted as being written; ``None`` when there is none."""
         return self.outbound.next_frame()
 
-    def frame_written(self, frame: OutFrame) -> None:
-        """Say that all bytes of ``frame`` have been written."""
-        self.outbound.frame_written(frame)
-
     def tick(self) -> None:
         """Do what has become due by the clock: timeouts, and listing the tools again."""
         now_ms = self.now_ms()
@@ -270,15 +238,6 @@ class McpPeer:
         """Monotonic milliseconds."""
         return self._clock.monotonic_ms()
 
-    def emit(self, event: McpEvent) -> None:
-        """Queue an event for the driver."""
-        if not self._ended:
-            self._events.append(event)
-
-    def diagnose(self, text: str) -> None:
-        """Queue a diagnostic, made safe to print."""
-        self.emit(Diagnostic(escape(f"{self._server}: {text}")))
-
     def abandon(self, request: HostRequest, reason: str, error: BrokerError) -> None:
         """Settle an open request with ``error``; for ``initialize`` that is the end of the connection."""
         if request is self._initialize:
@@ -297,7 +256,7 @@ class McpPeer:
         if request is self._initialize:
             self._initialize = None
             try:
-                self._greet(judge_initialize(self._server, result, error))
+                self._greet(judge_initialize(self._extension, result, error))
             except NegotiationError as refusal:
                 self.fail(refusal)
         else:
@@ -323,16 +282,21 @@ class McpPeer:
             raise error from self._failure
         if self._phase in (Phase.DRAINING, Phase.CLOSED):
             raise CapabilityMismatchError(
-                f"{self._server} takes no call of tool {quote(tool)}: the connection is {self._phase.value}",
-                extension=self._server,
+                f"{self._extension} takes no call of tool {quote(tool)}: the connection is {self._phase.value}",
+                extension=self._extension,
                 tool=tool,
                 method="tools/call",
             )
         if self._phase is not Phase.READY:
-            raise UsageError(f"{self._server} is not ready: {self._phase.value}", extension=self._server, tool=tool)
+            raise UsageError(
+                f"{self._extension} is not ready: {self._phase.value}", extension=self._extension, tool=tool
+            )
         if tool not in self._catalogue:
             raise CapabilityMismatchError(
-                f"{self._server} has no tool {quote(tool)}", extension=self._server, tool=tool, method="tools/call"
+                f"{self._extension} has no tool {quote(tool)}",
+                extension=self._extension,
+                tool=tool,
+                method="tools/call",
             )
 
     def _greet(self, handshake: Handshake) -> None:
@@ -372,7 +336,8 @@ class McpPeer:
             line = self._framer.next_frame()
         except ProtocolError as error:
             raise ProtocolError(
-                f"{self._server}: a line of its output is over max_response_bytes={self._settings.max_response_bytes}: "
+                f"{self._extension}: a line of its output is over "
+                f"max_response_bytes={self._settings.max_response_bytes}: "
                 f"{error.observed} bytes or more",
                 name="resource_exhausted",
                 limit="max_response_bytes",
@@ -387,7 +352,7 @@ class McpPeer:
         if self._phase is Phase.DRAINING and not any(self.outbound.requests.unsettled()):
             self.close()
         else:
-            self.fail(self._eof_failure or ExitedError(f"{self._server} closed its output"))
+            self.fail(self._eof_failure or ExitedError(f"{self._extension} closed its output"))
 
     def _end(self, failure: BrokerError | None, error: BrokerError) -> None:
         if self._phase is Phase.CLOSED:

@@ -14,7 +14,6 @@ Source: octet reference, "Canonical framing and JSON-RPC envelopes", "Methods an
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -30,10 +29,11 @@ from broker.errors import (
     ResourceExhaustedError,
     UsageError,
 )
+from broker.wire.connection import BaseConnection
 from broker.wire.framing import LineFramer
 from broker.wire.jsonrpc import ABSENT, ErrorObject, RequestId, notification, success
 from broker.wire.octet.contract import METHODS, limit_faults
-from broker.wire.octet.events import Closed, ConnectionEvent, Diagnostic, Initialized
+from broker.wire.octet.events import Closed, ConnectionEvent, Initialized
 from broker.wire.octet.inbound import Inbound
 from broker.wire.octet.incoming import IncomingRequest
 from broker.wire.octet.models import InitializeRequest
@@ -50,31 +50,23 @@ __all__ = ["Connection", "ConnectionSettings", "HostRequest", "IncomingRequest",
 _REASON: Final = Text("MAX_REASON_BYTES")
 
 
-class Connection:
+class Connection(BaseConnection[ConnectionEvent, OctetOutbound]):
     """One process generation's connection. See the module's text for how it is driven."""
 
     def __init__(self, *, clock: Clock, settings: ConnectionSettings | None = None, extension: str) -> None:
+        super().__init__(extension)
         self._clock = clock
         self._settings = settings or ConnectionSettings()
-        self._extension = extension
         self._phase = Phase.NEW
         self._selection: Selection | None = None
-        self._failure: BrokerError | None = None
         bound = self._settings.limits.max_frame_bytes
         self._framer = LineFramer(bound)
         self._inbound = Inbound(self)
         self.outbound: OctetOutbound = OctetOutbound(self, bound=bound, cancel_grace_ms=self._settings.cancel_grace_ms)
         self._initialize: HostRequest | None = None
-        self._events: deque[ConnectionEvent] = deque()
-        self._eof = self._ended = False
 
     def __repr__(self) -> str:
         return f"<Connection {self._extension} {self._phase.value}>"
-
-    @property
-    def extension(self) -> str:
-        """The name of the extension, for texts."""
-        return self._extension
 
     @property
     def phase(self) -> Phase:
@@ -85,16 +77,6 @@ class Connection:
     def selection(self) -> Selection | None:
         """The contract, from the moment it exists; never that of a refused selection."""
         return self._selection
-
-    @property
-    def failure(self) -> BrokerError | None:
-        """Why the connection closed; ``None`` while it is open and after an orderly end."""
-        return self._failure
-
-    @property
-    def queued_frames(self) -> int:
-        """Frames waiting to be taken by :meth:`next_frame`."""
-        return len(self.outbound.outbox)
 
     # -- what the host asks for ----------------------------------------------------------------------------------------
 
@@ -241,16 +223,6 @@ class Connection:
         elif self._phase in (Phase.NEW, Phase.INITIALIZING):
             raise UsageError(f"cannot drain in phase {self._phase.value}", extension=self._extension)
 
-    def fail(self, error: BrokerError) -> None:
-        """Close with ``error``: every open request settles with a copy of it; nothing more is read or written."""
-        if error.extension is None:
-            error.extension = self._extension
-        self._end(error, error)
-
-    def close(self) -> None:
-        """Close in good order. Requests that are still open settle with :class:`~broker.errors.CancelledError`."""
-        self._end(None, CancelledError(f"the connection to {self._extension} was closed", reason="closed"))
-
     # -- the driver's side ---------------------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes) -> None:
@@ -285,10 +257,6 @@ class Connection:
             self.fail(error)
             return None
 
-    def frame_written(self, frame: OutFrame) -> None:
-        """Say that all bytes of ``frame`` have been written."""
-        self.outbound.frame_written(frame)
-
     def tick(self) -> None:
         """Do what has become due by the clock: timeouts, and what follows a cancel that is not answered."""
         now_ms = self._clock.monotonic_ms()
@@ -300,15 +268,6 @@ class Connection:
         return self.outbound.requests.timers.next_due_ms()
 
     # -- for the two halves --------------------------------------------------------------------------------------------
-
-    def emit(self, event: ConnectionEvent) -> None:
-        """Queue an event for the driver."""
-        if not self._ended:
-            self._events.append(event)
-
-    def diagnose(self, text: str) -> None:
-        """Queue a diagnostic, made safe to print."""
-        self.emit(Diagnostic(escape(f"{self._extension}: {text}")))
 
     def abandon(self, request: HostRequest, reason: str, error: BrokerError) -> None:
         """Settle an open request with ``error``; for ``initialize`` that is the end of the connection."""

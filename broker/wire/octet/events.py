@@ -6,10 +6,12 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from broker.errors import BrokerError
+from broker.wire.events import Closed, Diagnostic
 from broker.wire.octet.incoming import IncomingRequest
 from broker.wire.octet.models import ToolDefinition
 from broker.wire.octet.negotiation import Selection
+
+__all__ = ["CancelReceived", "Closed", "ConnectionEvent", "Diagnostic", "Initialized", "RequestReceived"]
 
 
 @frozen
@@ -33,20 +35,6 @@ class CancelReceived:
 
     incoming: IncomingRequest
     reason: str | None
-
-
-@frozen
-class Diagnostic:
-    """Something worth telling people that changed nothing. Safe to print, bounded."""
-
-    text: str
-
-
-@frozen
-class Closed:
-    """The connection has ended; the last event. ``error`` is ``None`` after an orderly end."""
-
-    error: BrokerError | None
 
 
 ConnectionEvent: TypeAlias = Initialized | RequestReceived | CancelReceived | Diagnostic | Closed
