@@ -45,6 +45,9 @@ class McpCall(Outcome[ToolOutput]):
         self._server = server
         self._request: HostRequest | None = None
 
+    def _answered(self, request: HostRequest) -> None:
+        self._server._answered(self, request)
+
     def cancel(self, reason: str = "user") -> None:
         """Settle with :class:`CancelledError` unless it settled already. Idempotent."""
         if self._request is not None and not self.done:
@@ -70,16 +73,14 @@ def settle(
 
     Verifying an artifact hashes its file, which may take a while; the driver does it, and the connection goes on.
     """
+    server, tool, limit = config.name, call.tool, config.max_result_chars
 
-    def read(verify: Verify) -> ToolOutput:
-        return read_result(
-            result,
-            server=config.name,
-            tool=call.tool,
-            max_result_chars=config.max_result_chars,
-            verify=verify if config.artifact_roots else None,
-        )
+    def read(verify: Verify | None) -> ToolOutput:
+        return read_result(result, server=server, tool=tool, max_result_chars=limit, verify=verify)
 
+    if not config.artifact_roots:
+        call.settle_with(lambda: finished(call, read(None)))
+        return
     try:
         call.settle_with(lambda: finished(call, read(_need_files)))
     except _FilesNeeded:

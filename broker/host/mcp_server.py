@@ -51,6 +51,7 @@ class McpServer(ProcessLink):
         bounds = McpSettings(timeout_ms=config.timeout_seconds * 1000, max_response_bytes=config.max_response_bytes)
         self.peer: McpPeer = McpPeer(session.clock, bounds, config.name)
         self.health: Health = Health.STOPPED
+        self._queued = self.peer.outbound.outbox.frames
         self._files = files
         self._tools: dict[str, ListedTool] = {}
         self._start: Outcome[McpServer] = Outcome()
@@ -105,14 +106,14 @@ class McpServer(ProcessLink):
         every artifact verified before any of it is shown. With ``untrusted`` its text is wrapped for a model as what
         somebody else said, outside of that bound.
         """
-        if self.alive and tool in self.peer.catalogue and tool not in self._tools:
+        if tool not in self._tools and self.alive and tool in self.peer.catalogue:
             raise CapabilityMismatchError(f"{self.name}: tool {tool} is not approved", extension=self.name, tool=tool)
         call = McpCall(self, tool, untrusted=untrusted)
-        call._request = self.peer.call(
+        call._request = request = self.peer.call(
             tool,
             arguments,
             timeout_ms=timeout_ms,
-            on_settled=lambda request: self._answered(call, request),
+            on_settled=call._answered,
             on_progress=on_progress,
             progress_extends=progress_extends,
         )
@@ -121,7 +122,8 @@ class McpServer(ProcessLink):
             self._tell(lambda watcher: watcher.call_started(call))
         if self._process is not None and len(self._calls) == 1:
             self._process.flush()  # alone, it need not wait for others to be written with
-        self._look_by(call._request.settles_at_ms)
+        if self._queued or self._looked_for is None or request.settles_at_ms < self._looked_for:
+            self.session.changed()  # unless the driver looks in time anyway
         return call
 
     def stop(self) -> Outcome[None]:
@@ -211,16 +213,13 @@ class McpServer(ProcessLink):
         return self._looked_for
 
     def _moved(self) -> None:
-        self._look_by(self.peer.next_deadline())
-
-    def _look_by(self, due: int | None) -> None:
-        """Have the driver look, unless all is written and ``due`` is not before what it looks for already."""
-        if self.peer.queued_frames or (due is not None and (self._looked_for is None or due < self._looked_for)):
+        if self._queued or self.peer.wants_tools:
             self.session.changed()
 
     def next_output(self) -> Output | None:
         """The next line to write, if there is one."""
-        frame = self.peer.next_frame()
+        # The driver asks three times for each frame it gets.
+        frame = self.peer.next_frame() if self._queued else None
         return None if frame is None else ControlOutput(frame, self.peer.frame_written)
 
     def _receive_data(self, data: bytes) -> None:
@@ -338,16 +337,14 @@ class McpServer(ProcessLink):
 
     def _answered(self, call: McpCall, request: HostRequest) -> None:
         self._calls.discard(call)
-        config = self.config
         if request.error is not None:
-            bound_error(request.error, config, call.tool)
+            bound_error(request.error, self.config, call.tool)
             call.fail(request.error)
             return
-
-        settle(call, request.result, config, self._files, self.session.driver, self._finished)
+        settle(call, request.result, self.config, self._files, self.session.driver, self._finished)
         if not call.done:
             self._calls.add(call)
-            call.add_callback(lambda _: self._calls.discard(call))
+            call.add_callback(self._calls.discard)
 
     def _finished(self, call: McpCall, output: ToolOutput) -> ToolOutput:
         """The output as its caller gets it; its artifacts can be read by id from now on."""

@@ -56,9 +56,11 @@ class LineFramer:
         """Take bytes as they were read. Never raises for what they are: ``next_frame`` does, in order."""
         if self._passed is not None:
             return
-        self._buffer += data
-        last = self._buffer.rfind(_LF, len(self._buffer) - len(data))
-        self._tail = self._tail + len(data) if last < 0 else len(self._buffer) - last - 1
+        buffer = self._buffer
+        before = len(buffer)
+        buffer += data
+        last = buffer.rfind(_LF, before)
+        self._tail = self._tail + len(data) if last < 0 else len(buffer) - last - 1
         if self._tail > self._max_bytes:
             self._passed = self._max_bytes
 
@@ -68,19 +70,21 @@ class LineFramer:
         Raises :class:`~broker.errors.ProtocolError` (``MAX_FRAME_BYTES``) for a line over the bound, when the frames
         before it have been taken; the stream cannot be read on, and every later call raises the same.
         """
-        if self._refused:
-            raise self._over()
         buffer = self._buffer
         if not buffer and self._passed is None:
             return None
-        stop = self._start + self._max_bytes + 1
+        if self._refused:
+            raise self._over()
+        start = self._start
+        stop = start + self._max_bytes + 1
         end = buffer.find(_LF, self._scanned, stop)
         if end >= 0:
-            frame = bytes(buffer[self._start : end])
-            self._start = self._scanned = end + 1
-            if self._start == len(buffer):
+            frame = bytes(buffer[start:end])
+            end += 1
+            if end == len(buffer):
                 buffer.clear()
-                self._start = self._scanned = 0
+                end = 0
+            self._start = self._scanned = end
             return frame
         if len(buffer) >= stop:
             self._refused = True

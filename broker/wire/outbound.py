@@ -23,7 +23,7 @@ from broker.errors import (
 )
 from broker.limits import MAX_WRITER_FRAMES, TOMBSTONE_MS
 from broker.wire.outbox import Outbox, OutFrame
-from broker.wire.requests import HostRequest, RequestTable, WireState
+from broker.wire.requests import SENT, WRITING, HostRequest, RequestTable
 
 TIMEOUT_REASON: Final = "timeout"
 
@@ -87,24 +87,26 @@ class Outbound:
 
     def pump(self) -> None:
         """Move what waits into the queue, as far as room and slots allow: cancel notices first."""
-        while (self._held_cancels or self.requests.waits) and self.outbox.has_room:
+        requests, outbox = self.requests, self.outbox
+        while outbox.has_room:
             if self._held_cancels:
                 held = self._held_cancels.popleft()
-                if self.requests.is_tombstone(held):
+                if requests.is_tombstone(held):
                     self._send_cancel(held)
                 continue
-            request = self.requests.take_ready()
+            request = requests.take_ready()
             if request is None:
                 return
-            payload = request.payload(self.requests.next_id)
+            payload = request.payload(requests.next_id)
+            if len(payload) <= outbox.bound:
+                requests.number(request, outbox.push(payload, request))
+                continue
+            # It fitted when it was made; ids have grown by a digit since.
+            requests.discard(request)
             try:
                 self.check_size(request.method, len(payload))
             except ResourceExhaustedError as error:
-                # It fitted when it was made; ids have grown by a digit since.
-                self.requests.discard(request)
                 self.settle(request, error=error)
-            else:
-                self.requests.number(request, self.outbox.push(payload, request))
 
     def abandon(self, request: HostRequest, reason: str, error: BrokerError, now_ms: int) -> None:
         """Settle an open request with ``error`` and see to its wire side: skip its frame, or cancel what has left."""
@@ -118,7 +120,7 @@ class Outbound:
             grace_ms = TOMBSTONE_MS if self._cancel_grace_ms is None else self._cancel_grace_ms
             for forgotten in self.requests.bury(request, now_ms + grace_ms):
                 self._connection.diagnose(f"too many cancelled requests: {_shown(forgotten)} is forgotten")
-            if request.state is WireState.SENT:
+            if request.state is SENT:
                 self._send_cancel(request)
         self.settle(request, error=error)
         self.pump()
@@ -148,9 +150,10 @@ class Outbound:
     def settle(self, request: HostRequest, *, result: Any = None, error: BrokerError | None = None) -> None:
         """Release the caller, once. Everything else about the request has been done before."""
         request.settled, request.result, request.error = True, result, error
-        if request.on_settled is not None:
+        on_settled, request.on_settled = request.on_settled, None  # it would keep its caller, and with it the result
+        if on_settled is not None:
             try:
-                request.on_settled(request)
+                on_settled(request)
             except Exception as cause:  # one caller's bug must not keep the others from settling
                 self._connection.diagnose(f"on_settled of {request.method} raised {type(cause).__name__}: {cause}")
 
@@ -210,20 +213,22 @@ class Outbound:
 
     def next_frame(self) -> OutFrame | None:
         """The next frame to write. Raises :class:`~broker.errors.ResourceExhaustedError` if it is over the bound."""
+        if not self.outbox.frames:
+            return None
         frame = self.outbox.pop()
-        if frame is not None:
-            if frame.request is not None:
-                frame.request.state = WireState.WRITING
-                frame.request.frame = None
+        if frame is not None and (request := frame.request) is not None:
+            request.state = WRITING
+            request.frame = None
+        if self._held_cancels or self.requests.waits:
             self.pump()
         return frame
 
     def frame_written(self, frame: OutFrame) -> None:
         """All bytes of ``frame`` have left; if its request was cancelled meanwhile, the cancel notice follows."""
         request = frame.request
-        if request is None or request.state is not WireState.WRITING:
+        if request is None or request.state is not WRITING:
             return
-        request.state = WireState.SENT
+        request.state = SENT
         if self.requests.is_tombstone(request):
             self._send_cancel(request)
 

@@ -35,22 +35,25 @@ class OutFrame:
 
 
 class Outbox:
-    """First in, first out, at most ``capacity`` frames, each within ``bound`` bytes when queued and when taken."""
+    """First in, first out, at most ``capacity`` frames, each within ``bound`` bytes when queued and when taken.
 
-    __slots__ = ("_capacity", "_frames", "bound")
+    ``frames`` are those that wait, for a look from outside.
+    """
+
+    __slots__ = ("_capacity", "bound", "frames")
 
     def __init__(self, bound: int, *, capacity: int = MAX_WRITER_FRAMES) -> None:
         self.bound: int = bound
         self._capacity = capacity
-        self._frames: deque[OutFrame] = deque()
+        self.frames: deque[OutFrame] = deque()
 
     def __len__(self) -> int:
-        return len(self._frames)
+        return len(self.frames)
 
     @property
     def has_room(self) -> bool:
         """Whether one more frame may be queued."""
-        return len(self._frames) < self._capacity
+        return len(self.frames) < self._capacity
 
     def check_size(self, size: int) -> None:
         """Raise :class:`~broker.errors.ResourceExhaustedError` if a frame of ``size`` bytes is over the bound."""
@@ -66,22 +69,22 @@ class Outbox:
         """Queue ``payload`` (without LF). The caller has checked room; the size is checked here."""
         self.check_size(len(payload))
         frame = OutFrame(payload + _LF, request)
-        self._frames.append(frame)
+        self.frames.append(frame)
         return frame
 
     def pop(self) -> OutFrame | None:
         """The next frame, or ``None``. Raises :class:`~broker.errors.ResourceExhaustedError` if the bound has been
         lowered below its size since it was queued.
         """
-        if not self._frames:
+        if not self.frames:
             return None
-        self.check_size(self._frames[0].size)
-        return self._frames.popleft()
+        self.check_size(self.frames[0].size)
+        return self.frames.popleft()
 
     def discard(self, frame: OutFrame) -> None:
         """Take a frame that is still queued out of the queue, unwritten."""
-        self._frames.remove(frame)
+        self.frames.remove(frame)
 
     def clear(self) -> None:
         """Drop everything."""
-        self._frames.clear()
+        self.frames.clear()

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from enum import Enum
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 from attrs import define, field
 
@@ -30,6 +30,12 @@ class WireState(Enum):
     WRITING = "writing"
     SENT = "sent"
     NEVER_SENT = "never sent"
+
+
+# Looking a member up in its class takes several times as long, and every frame does that several times.
+QUEUED: Final = WireState.QUEUED
+WRITING: Final = WireState.WRITING
+SENT: Final = WireState.SENT
 
 
 @define(eq=False)
@@ -64,7 +70,7 @@ class HostRequest:
     @property
     def dispatched(self) -> bool:
         """Whether any of its bytes may have reached the extension."""
-        return self.state is WireState.WRITING or self.state is WireState.SENT
+        return self.state is WRITING or self.state is SENT
 
     @property
     def settles_at_ms(self) -> int:
@@ -92,10 +98,13 @@ class Timers:
 
     def set(self, request: HostRequest, due_ms: int | None) -> None:
         """Arm, move or remove the timer of ``request``."""
-        self._armed += (due_ms is not None) - (request.due_ms is not None)
+        if due_ms is None:
+            self._armed -= request.due_ms is not None
+            request.due_ms = None
+            return
+        self._armed += request.due_ms is None
         request.due_ms = due_ms
-        if due_ms is not None:
-            heapq.heappush(self._heap, (due_ms, next(self._order), request))
+        heapq.heappush(self._heap, (due_ms, next(self._order), request))
         if len(self._heap) > 2 * self._armed + 64:
             # Replaced and removed entries stay behind in a heap; without this a busy connection would keep each of its
             # requests until that request's own timeout.
@@ -105,9 +114,13 @@ class Timers:
 
     def next_due_ms(self) -> int | None:
         """The earliest due time, or ``None``."""
-        while self._heap and self._heap[0][2].due_ms != self._heap[0][0]:
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
+        heap = self._heap
+        while heap:
+            due_ms, _, request = heap[0]
+            if request.due_ms == due_ms:
+                return due_ms
+            heapq.heappop(heap)
+        return None
 
     def pop_due(self, now_ms: int) -> HostRequest | None:
         """The request whose time has come, its timer removed; ``None`` when there is none."""
@@ -198,7 +211,7 @@ class RequestTable:
         """Give a request taken by :meth:`take_ready` its id and slot: its ``frame`` is in the queue now."""
         request.id = self._next_id
         request.frame = frame
-        request.state = WireState.QUEUED
+        request.state = QUEUED
         request.body = b""  # the frame holds it now
         self._next_id += 1
         self._open[request.id] = request

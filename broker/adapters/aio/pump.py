@@ -60,7 +60,7 @@ class ProcessPump:
         try:
             while self._input_open and not self._write_blocked and self._fill():
                 self._write_some()
-            if self._write_blocked and self._input_open and self._check_partial():
+            if self._write_blocked and self._input_open and (not self._offset or self._check_partial()):
                 self._drop_stale()
         finally:
             self._writing = False
@@ -88,13 +88,14 @@ class ProcessPump:
         return bool(self._outputs)
 
     def _write_some(self) -> None:
-        if not self._check_partial():
+        if self._offset and not self._check_partial():
             return
         self._drop_stale()
         if not self._outputs:
             return
-        first = self._outputs[0].data
-        chunk = first[self._offset :] if self._offset else first
+        chunk = self._outputs[0].data
+        if self._offset:
+            chunk = chunk[self._offset :]
         if len(self._outputs) > 1 and len(chunk) < MAX_WRITE_CHUNK_BYTES:
             chunk = b"".join((chunk, *(output.data for output in list(self._outputs)[1:])))
         try:
@@ -113,7 +114,7 @@ class ProcessPump:
 
     def _check_partial(self) -> bool:
         """Whether the frame that was begun may be finished; if not, the stream is ended instead."""
-        if not self._offset or self._outputs[0].valid:
+        if self._outputs[0].valid:
             return True
         held = self._outputs[0].held
         self._end_input()
@@ -137,12 +138,15 @@ class ProcessPump:
         self._outputs = kept
 
     def _written(self, count: int) -> None:
-        self._offset += count
-        while self._outputs and self._offset >= len(self._outputs[0].data):
-            output = self._outputs.popleft()
-            self._offset -= len(output.data)
-            self._queued_bytes -= len(output.data)
+        count += self._offset
+        outputs = self._outputs
+        while outputs and count >= (size := len(outputs[0].data)):
+            output = outputs.popleft()
+            count -= size
+            self._offset = 0
+            self._queued_bytes -= size
             output.written()
+        self._offset = count
 
     def _block(self) -> None:
         self._write_blocked = True

@@ -24,7 +24,9 @@ from broker.limits import MAX_MESSAGE_DEPTH, MAX_OUTLINE_TOKENS
 WHITE_SPACE: Final = b" \t\r\n"
 
 _ENVELOPE: Final = ("jsonrpc", "id", "method", "params", "result", "error")
-_ENVELOPE_NAME: Final = re.compile(b'"(?:%b)"' % "|".join(_ENVELOPE).encode())
+_QUOTED_NAMES: Final = tuple(f'"{name}"'.encode() for name in _ENVELOPE)
+_ENVELOPE_NAME: Final = re.compile(b"|".join(_QUOTED_NAMES))
+_BACKSLASH: Final = ord("\\")
 _ESCAPED_LETTER: Final = b"\\u00"
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _TOKEN: Final = re.compile(_STRING.pattern + rb'|[\[\]{}:,]|[^\s"\[\]{}:,]++', re.DOTALL)
@@ -52,7 +54,7 @@ def decode_line(line: bytes) -> Any:
         value = orjson.loads(line)
     except orjson.JSONDecodeError as error:
         return Junk(f"not JSON: {error}", _meant_for(line))
-    if _ESCAPED_LETTER in line or _loses_member(line, value):
+    if (_BACKSLASH in line and _ESCAPED_LETTER in line) or _loses_member(line, value):
         if type(value) is dict and _count_members(line) != len(value):
             return Junk("a member stands twice", _meant_for(line))
         if type(value) is list and _repeats_member(line):
@@ -77,11 +79,11 @@ def is_deep(line: bytes) -> bool:
 
 def _loses_member(line: bytes, value: Any) -> bool:
     """Whether one of the envelope's names, written without escapes, is in ``line`` but no more in ``value``."""
-    names = _ENVELOPE_NAME.findall(line)
-    if len(set(names)) == len(names):
-        return False
-    # A name deeper in the message is fine; each is in the value's own JSON as often as in the line.
-    return len(_ENVELOPE_NAME.findall(orjson.dumps(value))) != len(names)
+    for name in _QUOTED_NAMES:
+        if line.count(name) > 1:
+            # A name deeper in the message is fine; each is in the value's own JSON as often as in the line.
+            return len(_ENVELOPE_NAME.findall(orjson.dumps(value))) != len(_ENVELOPE_NAME.findall(line))
+    return False
 
 
 def _count_members(line: bytes) -> int:

@@ -61,7 +61,8 @@ class Inbound:
         value = decode_line(line)
         if type(value) is dict:
             self._receive_message(value, line)
-            self._send_answers(is_batch=False)
+            if self._answers:
+                self._send_answers(is_batch=False)
         elif type(value) is list:
             self._receive_batch(value, line)
         elif isinstance(value, Junk):
@@ -83,7 +84,8 @@ class Inbound:
                 self._receive_message(message, None)
             else:
                 self._drop(f"{json_type(message)} in a batch is no message", orjson.dumps(message))
-        self._send_answers(is_batch=True)
+        if self._answers:
+            self._send_answers(is_batch=True)
 
     def _receive_message(self, message: dict[str, Any], line: bytes | None) -> None:
         if "method" in message:
@@ -225,7 +227,7 @@ class Inbound:
         return failure
 
     def _send_answers(self, *, is_batch: bool) -> None:
-        if self._answers and self._peer.phase is not Phase.CLOSED:
+        if self._peer.phase is not Phase.CLOSED:
             payload = b",".join(self._answers)
             self._answers.clear()
             self._peer.outbound.push_answer(b"[%b]" % payload if is_batch else payload)

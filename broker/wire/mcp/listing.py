@@ -28,23 +28,23 @@ class Listing:
     ``ask`` sends a page's request, ``done`` takes the outcome of a listing: a catalogue, or why there is none.
     """
 
-    __slots__ = ("_ask", "_cursors", "_done", "_entries", "_pages", "_server", "_started_ms", "_wanted", "running")
+    __slots__ = ("_ask", "_cursors", "_done", "_entries", "_pages", "_server", "_started_ms", "running", "wanted")
 
     def __init__(self, server: str, ask: Ask, done: Callable[[Catalogue | BrokerError], None]) -> None:
         self._server = server
         self._ask = ask
         self._done = done
         self._started_ms: int | None = None
-        self._wanted = False
+        self.wanted: bool = False
         self.running: bool = False
 
     def want(self) -> None:
         """A listing is needed; :meth:`tick` starts it."""
-        self._wanted = True
+        self.wanted = True
 
     def due_ms(self, now_ms: int) -> int | None:
         """The monotonic millisecond at which :meth:`tick` will start a listing, ``None`` if none is needed now."""
-        if not self._wanted or self.running:
+        if not self.wanted or self.running:
             return None
         return now_ms if self._started_ms is None else self._started_ms + RELIST_INTERVAL_MS
 
@@ -53,7 +53,7 @@ class Listing:
         due_ms = self.due_ms(now_ms)
         if due_ms is not None and due_ms <= now_ms:
             self._started_ms = now_ms
-            self._wanted = False
+            self.wanted = False
             self.running = True
             self._entries: list[Any] = []
             self._cursors: set[str] = set()
@@ -62,7 +62,7 @@ class Listing:
 
     def stop(self) -> None:
         """Want nothing more."""
-        self._wanted = False
+        self.wanted = False
 
     def _settled(self, request: HostRequest) -> None:
         try:

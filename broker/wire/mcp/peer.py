@@ -17,7 +17,7 @@ Source: odek contract, "Transport and protocol" and "Timeout and limit behavior"
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, NoReturn
 
 from broker.clock import Clock
 from broker.errors import (
@@ -39,13 +39,15 @@ from broker.wire.mcp.handshake import Handshake, initialize_params, judge_initia
 from broker.wire.mcp.inbound import Inbound
 from broker.wire.mcp.listing import Listing
 from broker.wire.mcp.outbound import McpOutbound
-from broker.wire.mcp.requests import HostRequest, McpRequest, Progress, encode
+from broker.wire.mcp.requests import HostRequest, McpRequest, Progress, encode, encode_call
 from broker.wire.mcp.settings import McpSettings, Phase
 from broker.wire.mcp.statistics import McpStatistics
 from broker.wire.outbox import OutFrame
 from broker.wire.quoting import escape, quote
 
 __all__ = ["McpPeer", "McpRequest", "McpSettings", "McpStatistics", "OutFrame", "Phase", "Progress"]
+
+_READY: Final = Phase.READY  # looking it up in its class takes longer
 
 
 class McpPeer(BaseConnection[McpEvent, McpOutbound]):
@@ -138,7 +140,8 @@ class McpPeer(BaseConnection[McpEvent, McpOutbound]):
         up, :class:`~broker.errors.InvalidParamsError` for arguments that JSON cannot hold, and
         :class:`~broker.errors.ResourceExhaustedError` for a request that is too long or one too many.
         """
-        self._check_may_call(tool)
+        if self._phase is not _READY or tool not in self._catalogue:
+            self._refuse_call(tool)
         limit_ms = self._settings.timeout_ms
         if timeout_ms is not None:
             limit_ms = min(limit_ms, timeout_ms)
@@ -152,12 +155,8 @@ class McpPeer(BaseConnection[McpEvent, McpOutbound]):
                 observed=0,
                 maximum=limit_ms,
             )
-        params: dict[str, Any] = {"name": tool, "arguments": arguments}
-        token = None
-        if on_progress is not None or progress_extends:
-            token = self._next_token
-            params["_meta"] = {"progressToken": token}
-        request = self._request("tools/call", encode("tools/call", params, tool=tool), limit_ms, tool=tool)
+        token = self._next_token if on_progress is not None or progress_extends else None
+        request = self._request("tools/call", encode_call(tool, arguments, token), limit_ms, tool=tool)
         self.outbound.check_room(request)
         request.on_settled = on_settled
         request.on_progress = on_progress
@@ -187,7 +186,7 @@ class McpPeer(BaseConnection[McpEvent, McpOutbound]):
 
     def receive_data(self, data: bytes) -> None:
         """Take bytes read from the server. Nothing happens until :meth:`next_event`."""
-        if self._phase is not Phase.CLOSED:
+        if not self._ended:
             self._framer.feed(data)
 
     def receive_eof(self, failure: BrokerError | None = None) -> None:
@@ -200,9 +199,15 @@ class McpPeer(BaseConnection[McpEvent, McpOutbound]):
 
     def next_event(self) -> McpEvent | None:
         """The next event; buffered bytes are read one line at a time until there is one. ``None``: no more for now."""
-        while not self._events and self._phase is not Phase.CLOSED:
+        while not self._events and not self._ended:
             try:
-                line = self._next_line()
+                line = self._framer.next_frame()
+            except ProtocolError as error:
+                self.fail(self._too_long(error))
+                break
+            if line is None and self._eof:
+                line = self._framer.take_rest()
+            try:
                 if line is not None:
                     self._inbound.receive(line)
                 elif self._eof:
@@ -225,9 +230,15 @@ class McpPeer(BaseConnection[McpEvent, McpOutbound]):
         if self._phase is not Phase.CLOSED:
             self._listing.tick(now_ms)
 
+    @property
+    def wants_tools(self) -> bool:
+        """Whether tools will be listed as soon as :meth:`tick` may."""
+        return self._listing.wanted
+
     def next_deadline(self) -> int | None:
         """The monotonic millisecond at which :meth:`tick` has something to do, or ``None``."""
-        request_due, listing_due = self.outbound.requests.timers.next_due_ms(), self._listing.due_ms(self.now_ms())
+        request_due = self.outbound.requests.timers.next_due_ms()
+        listing_due = self._listing.due_ms(self.now_ms()) if self._listing.wanted else None
         if request_due is None or listing_due is None:
             return listing_due if request_due is None else request_due
         return min(request_due, listing_due)
@@ -261,7 +272,8 @@ class McpPeer(BaseConnection[McpEvent, McpOutbound]):
                 self.fail(refusal)
         else:
             self.outbound.settle(request, result=result, error=error)
-            self.outbound.pump()
+            if self.outbound.requests.waits:
+                self.outbound.pump()
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -275,7 +287,7 @@ class McpPeer(BaseConnection[McpEvent, McpOutbound]):
             tool=tool,
         )
 
-    def _check_may_call(self, tool: str) -> None:
+    def _refuse_call(self, tool: str) -> NoReturn:
         if self._failure is not None:
             error = self.outbound.copy_for(self._request("tools/call", b"{", 1, tool=tool), self._failure)
             error.args = (f"{self._failure}; tool {tool} cannot be called any more",)
@@ -291,13 +303,9 @@ class McpPeer(BaseConnection[McpEvent, McpOutbound]):
             raise UsageError(
                 f"{self._extension} is not ready: {self._phase.value}", extension=self._extension, tool=tool
             )
-        if tool not in self._catalogue:
-            raise CapabilityMismatchError(
-                f"{self._extension} has no tool {quote(tool)}",
-                extension=self._extension,
-                tool=tool,
-                method="tools/call",
-            )
+        raise CapabilityMismatchError(
+            f"{self._extension} has no tool {quote(tool)}", extension=self._extension, tool=tool, method="tools/call"
+        )
 
     def _greet(self, handshake: Handshake) -> None:
         """Say that the handshake is over, and ask for the tools of a server that has any."""
@@ -331,22 +339,19 @@ class McpPeer(BaseConnection[McpEvent, McpOutbound]):
         elif outcome != before:
             self.emit(CatalogueChanged(outcome))
 
-    def _next_line(self) -> bytes | None:
-        try:
-            line = self._framer.next_frame()
-        except ProtocolError as error:
-            raise ProtocolError(
-                f"{self._extension}: a line of its output is over "
-                f"max_response_bytes={self._settings.max_response_bytes}: "
-                f"{error.observed} bytes or more",
-                name="resource_exhausted",
-                limit="max_response_bytes",
-                observed=error.observed,
-                maximum=self._settings.max_response_bytes,
-            ) from error
-        if line is None and self._eof:
-            line = self._framer.take_rest()
-        return line
+    def _too_long(self, error: ProtocolError) -> ProtocolError:
+        """The framer's ``error`` in the words of the server's configuration."""
+        maximum = self._settings.max_response_bytes
+        named = ProtocolError(
+            f"{self._extension}: a line of its output is over max_response_bytes={maximum}: "
+            f"{error.observed} bytes or more",
+            name="resource_exhausted",
+            limit="max_response_bytes",
+            observed=error.observed,
+            maximum=maximum,
+        )
+        named.__cause__ = error
+        return named
 
     def _end_of_stream(self) -> None:
         if self._phase is Phase.DRAINING and not any(self.outbound.requests.unsettled()):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Any, Final
 
 import orjson
 from attrs import define, field, frozen
@@ -15,6 +15,10 @@ from broker.wire.jsonrpc import VERSION
 from broker.wire.requests import HostRequest
 
 __all__ = ["HostRequest", "McpRequest", "Progress", "encode"]
+
+_SCALARS: Final = frozenset((str, int, bool, type(None)))
+_CONTAINERS: Final = frozenset((dict, list, tuple))
+_STRING: Final = frozenset((str,))
 
 
 @frozen
@@ -46,15 +50,28 @@ def encode(method: str, params: Any = None, *, tool: str | None = None) -> bytes
     own, ``NaN`` or an infinity, a lone surrogate, an integer of more than 64 bits, or containers nested too deeply.
     """
     message = {"jsonrpc": VERSION, "method": method}
-    problem = None
-    if params is not None:
-        message["params"] = params
-        problem = _problem(params, MAX_MESSAGE_DEPTH - 1)
+    if params is None:
+        return orjson.dumps(message)
+    message["params"] = params
+    return _dump(message, _problem(params, MAX_MESSAGE_DEPTH - 1), tool)
+
+
+def encode_call(tool: str, arguments: Any, token: int | None = None) -> bytes:
+    """The JSON of ``tools/call`` without ``id``; raises like :func:`encode`. ``token`` asks for progress under it."""
+    params: dict[str, Any] = {"name": tool, "arguments": arguments}
+    if token is not None:
+        params["_meta"] = {"progressToken": token}
+    message = {"jsonrpc": VERSION, "method": "tools/call", "params": params}
+    return _dump(message, _problem(arguments, MAX_MESSAGE_DEPTH - 2), tool)
+
+
+def _dump(message: dict[str, Any], problem: str | None, tool: str | None) -> bytes:
     if problem is None:
         try:
             return orjson.dumps(message)
         except orjson.JSONEncodeError as error:
             problem = str(error)
+    method = message["method"]
     raise InvalidParamsError(f"params of {method}: {problem}", method=method, tool=tool, path="params")
 
 
@@ -63,26 +80,30 @@ def _problem(value: Any, depth: int) -> str | None:
 
     Level by level, each container once a level, so that no value takes it long.
     """
-    level: Iterable[Any] = (value,)
+    if type(value) is dict and _STRING.issuperset(map(type, value)) and _SCALARS.issuperset(map(type, value.values())):
+        return None  # as most arguments are
+    level: Collection[Any] = (value,)
     for _ in range(depth + 1):
+        if _SCALARS.issuperset(map(type, level)):
+            return None
         below: dict[int, Any] = {}
         for item in level:
             kind = type(item)
-            if kind is dict or kind is list or kind is tuple:
+            if kind in _CONTAINERS:
                 below[id(item)] = item
             elif kind is float:
                 if not math.isfinite(item):
                     return f"JSON has no {item}"
-            elif kind is not str and kind is not int and kind is not bool and item is not None:
+            elif kind not in _SCALARS:
                 return f"JSON has no {kind.__name__}"
         if not below:
             return None
         level = []
         for container in below.values():
             if type(container) is dict:
-                for key in container:
-                    if type(key) is not str:
-                        return f"a key must be a string, not {type(key).__name__}"
+                if not _STRING.issuperset(map(type, container)):
+                    wrong = next(key for key in container if type(key) is not str)
+                    return f"a key must be a string, not {type(wrong).__name__}"
                 level.extend(container.values())
             else:
                 level.extend(container)

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final
-
-from attrs import frozen
+from typing import Final, NamedTuple
 
 from broker.limits import (
     ARTIFACT_HASH_CHARS,
@@ -32,8 +30,7 @@ _METADATA: Final = "- artifact "
 _FORGED: Final = re.compile(f"(?:^|(?<=[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]))(?={_METADATA})")
 
 
-@frozen(kw_only=True)
-class Bounds:
+class Bounds(NamedTuple):
     """Whose result it is, and how many characters of it a model is shown."""
 
     server: str
@@ -41,8 +38,7 @@ class Bounds:
     max_result_chars: int
 
 
-@frozen
-class Rendered:
+class Rendered(NamedTuple):
     """A text within its bounds; ``observed`` is the length it would have had."""
 
     text: str
@@ -94,12 +90,13 @@ def render(text: str, refs: Sequence[ArtifactRef], extra: str, bounds: Bounds, *
     further text first, then from the text; metadata lines are cut only where they and the notice exceed the limit by
     themselves, and a limit below the notice's own length leaves its beginning.
     """
-    text, extra = neutralise(text), neutralise(extra)
-    lines = [metadata_line(ref) for ref in refs]
+    text, lines = neutralise(text), [metadata_line(ref) for ref in refs]
+    if extra:
+        extra = neutralise(extra)
     whole = _joined(text, *lines, extra) if lines or extra else text
     limit, observed = bounds.max_result_chars, len(whole) + unshown
     if observed <= limit:
-        return Rendered(whole, observed, truncated=False)
+        return Rendered(whole, observed, False)
     ending = notice(bounds, observed)
     room = limit - len(ending) - len("\n")
     if room < 0:

@@ -55,7 +55,7 @@ def read_result(
     references is accepted. Raises :class:`~broker.errors.ResultError` for a result or an envelope of the wrong shape
     and :class:`~broker.errors.ArtifactError` for a reference, or what ``verify`` raises; each names server and tool.
     """
-    bounds = Bounds(server=server, tool=tool, max_result_chars=max_result_chars)
+    bounds = Bounds(server, tool, max_result_chars)
     try:
         return _read(result, bounds, verify)
     except BrokerError as error:
@@ -119,14 +119,13 @@ def _decode(result: Any) -> tuple[list[str], bool, int]:
         if type(text) is not str:
             path = f"content[{index}].text"
             raise ResultError(f"{path} must be a string, not {json_type(text)}", path=path)
-        texts.append(_scalar(text))
-    return texts, is_error is True, _structured_chars(result.get("structuredContent"))
+        texts.append(text if text.isascii() else _scalar(text))
+    structured = result.get("structuredContent")
+    return texts, is_error is True, 0 if structured is None else _structured_chars(structured)
 
 
 def _structured_chars(value: Any) -> int:
     """The characters of structured content. It is not shown, but its tool produced it: it counts."""
-    if value is None:
-        return 0
     try:
         return len(orjson.dumps(value).decode())
     except orjson.JSONEncodeError as error:
@@ -135,7 +134,10 @@ def _structured_chars(value: Any) -> int:
 
 def _split(texts: Sequence[str]) -> tuple[list[Envelope], list[str]]:
     """The envelopes among the text items, and the items that are none. Items may be one envelope only together."""
-    if len(texts) > 1:
+    if len(texts) == 1:
+        envelope = detect(texts[0])
+        return ([], [*texts]) if envelope is None else ([envelope], [])
+    if texts:
         try:
             joined = detect("\n".join(texts))
         except ResultError as error:
