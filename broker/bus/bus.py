@@ -99,8 +99,12 @@ class Bus(Kernel):
             notice = Binding(self._binding_id, self._binding_revision)
             for peer in self._peers:
                 peer._topics.clear()
-                peer._inbox.interests.clear()
-                peer._inbox.binding_id = self._binding_id
+                inbox = peer._inbox
+                for interest in inbox.interests.values():
+                    inbox.end(interest)
+                inbox.interests.clear()
+                inbox.binding_id = self._binding_id
+                inbox.beware()
                 self._queue_notice(peer, notice)
             self._note(trace.Rebound(self._binding_id, self._binding_revision))
             self._settle_notices()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import frozen
 
-from broker.bus.messages import Binding, Event, Message, message_size, with_decoded
+from broker.bus.messages import Event, Message, with_decoded
 from broker.bus.typed import TypedTopic
 from broker.errors import UsageError
 from broker.limits import MAX_BUS_MESSAGE_AGE_MS, MAX_DELIVERY_ROUNDS
@@ -56,8 +56,7 @@ class Registration:
         """Stop calling the handler, at once. Idempotent."""
         self._active = False
         with self._peer._bus._lock:
-            self._peer._handlers = tuple(other for other in self._peer._handlers if other is not self)
-            self._peer._bus._refresh_handled()
+            self._peer._set_handlers(tuple(other for other in self._peer._handlers if other is not self))
 
 
 def check_handler(handler: object) -> None:
@@ -83,15 +82,15 @@ def log_failure(failure: HandlerFailure) -> None:
 def deliver(bus: Bus) -> int:
     """Deliver what is queued, then what the handlers caused, in rounds; see :meth:`broker.Bus.deliver`."""
     total = 0
-    turn = bus._begin_delivery()
+    now = bus._begin_round(first=True)
     try:
         for _ in range(MAX_DELIVERY_ROUNDS):
-            if turn is None:
+            if now is None:
                 return total
-            total += _round(bus, *turn)
-            turn = bus._next_round()
+            total += _round(bus, bus._in_delivery or (), now)
+            now = bus._begin_round(first=False)
     finally:
-        if turn is not None:
+        if now is not None:
             bus._end_delivery()
     return total
 
@@ -103,56 +102,69 @@ def _round(bus: Bus, peers: Iterable[Peer], now: int) -> int:
     """
     count = 0
     interrupt = None
-    youngest_expired = now - MAX_BUS_MESSAGE_AGE_MS - 1
+    aged = now > bus._expiry_at
     for peer in peers:
         inbox = peer._inbox
         queue = inbox.queue
-        for _ in range(len(queue)):
-            handlers = peer._handlers
-            # The last handler may have removed itself: what is left waits for the next one.
-            if not handlers:
-                break
+        waiting = len(queue)
+        while waiting:
+            waiting -= 1
+            handler = peer._sole_handler
+            if handler is None or aged or inbox.careful:
+                given, failure = _deliver_next(bus, peer, now)
+                count += given
+                interrupt = failure or interrupt
+                if inbox.careful and not inbox.reads_classes and not queue:
+                    bus._relax(peer)
+                continue
             try:
                 message = queue.popleft()
             except IndexError:
                 break  # the peer was detached, or is read with take() as well
-            reader = None
-            if type(message) is Event:
-                interest = inbox.interests.get(message._topic.name)
-                if interest is None or interest.topic is not message._topic or message._sequence <= interest.after:
-                    bus._discard_stale(peer, message, expired=False)
-                    continue
-                if message._admitted_ms <= youngest_expired:
-                    bus._discard_stale(peer, message, expired=True)
-                    continue
-                reader = interest.reader
-                inbox.done_messages += 1
-                inbox.done_bytes += message._size
-            elif message.binding_id == inbox.binding_id:
-                inbox.done_messages += 1
-                inbox.done_bytes += message_size(message)
-            else:
-                bus._discard_stale(peer, message, expired=False)
-                continue
-            if reader is not None:
-                try:
-                    message = decoded(message, reader)
-                except BaseException as error:
-                    # A topic class may run code of its own, so it is contained as a handler is.
-                    interrupt = _failed(bus, peer, None, None, getattr(error, "topic", None), error) or interrupt
-                    continue
             count += 1
-            for registration in handlers:
-                if registration._active:
-                    try:
-                        registration.handler(message)
-                    except BaseException as error:
-                        # SystemExit or a cancellation raised by a plugin must not end the host or starve the others.
-                        topic = None if isinstance(message, Binding) else message.topic
-                        interrupt = _failed(bus, peer, registration.handler, message, topic, error) or interrupt
+            try:
+                handler(message)
+            except BaseException as error:
+                # SystemExit or a cancellation raised by a plugin must not end the host or starve the others.
+                interrupt = _failed(bus, peer, handler, message, error) or interrupt
     if interrupt is not None:
         raise interrupt
     return count
+
+
+def _deliver_next(bus: Bus, peer: Peer, now: int) -> tuple[int, KeyboardInterrupt | None]:
+    """The same for the next message of a peer whose messages have to be looked at, or whose handlers are several.
+
+    Gives how many messages were delivered, and what the caller of ``deliver()`` must see.
+    """
+    inbox = peer._inbox
+    handlers = peer._handlers
+    # The last handler may have removed itself: what is left waits for the next one.
+    message = inbox.pop_any() if handlers else None
+    if message is None:
+        return 0, None
+    if not inbox.valid(message):
+        bus._discard_stale(peer, expired=False)
+        return 0, None
+    if type(message) is Event:
+        if now - message._admitted_ms > MAX_BUS_MESSAGE_AGE_MS:
+            bus._discard_stale(peer, expired=True)
+            return 0, None
+        interest = inbox.interests.get(message._topic.name)
+        if interest is not None and interest.reader is not None:
+            try:
+                message = decoded(message, interest.reader)
+            except BaseException as error:
+                # A topic class may run code of its own, so it is contained as a handler is.
+                return 0, _failed(bus, peer, None, None, error)
+    interrupt = None
+    for registration in handlers:
+        if registration._active:
+            try:
+                registration.handler(message)
+            except BaseException as error:
+                interrupt = _failed(bus, peer, registration.handler, message, error) or interrupt
+    return 1, interrupt
 
 
 def _failed(
@@ -160,10 +172,10 @@ def _failed(
     peer: Peer,
     handler: Handler | None,
     message: Message | None,
-    topic: str | None,
     error: BaseException,
 ) -> KeyboardInterrupt | None:
     """Report a failure; gives it back if it is one that the caller of ``deliver()`` must see."""
+    topic = getattr(error if message is None else message, "topic", None)
     bus._handler_failed(peer, HandlerFailure(peer.name, topic, handler, message, error))
     return error if isinstance(error, KeyboardInterrupt) else None
 

@@ -30,6 +30,11 @@ class Held:
         self._released = False
 
     @property
+    def size(self) -> int:
+        """Frame bytes of the message, which is the credit in use."""
+        return message_size(self._original)
+
+    @property
     def valid(self) -> bool:
         """Whether the message may still be delivered at this moment."""
         with self._lock:
@@ -51,7 +56,6 @@ class Held:
             if not self._released:
                 self._released = True
                 del self._inbox.held[self]
-                self._inbox.refund(message_size(self._original))
 
     def discard(self) -> None:
         """Give the credit back for a message that was not delivered; it is counted as what it became. Idempotent."""
@@ -61,8 +65,6 @@ class Held:
             self._released = True
             inbox, message = self._inbox, self._original
             del inbox.held[self]
-            inbox.taken -= 1
-            inbox.refund(message_size(message))
             if inbox.closed:
                 inbox.discarded += 1
             elif not inbox.valid(message):

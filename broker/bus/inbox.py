@@ -1,11 +1,11 @@
 """The bounded inbox of one peer: a queue whose room is counted in messages and in frame bytes.
 
-Credit is taken when a message is admitted and given back when it is taken, discarded, or (for a process) written.
+What is queued or held *is* the credit in use; nothing is counted twice. It is given back when a message is taken,
+discarded, or (for a process) written.
 
 Everything here runs under the bus's lock, with one exception: while the bus delivers, the one thread that does takes
 messages from the left of the queues of peers with handlers without it. That is why everything else takes messages one
-at a time, never rebuilds such a queue, and why what that thread is done with is counted apart (``done_messages`` and
-``done_bytes``, which it alone writes and which only rise) until :meth:`Inbox.reclaim` gives the credit back.
+at a time and never rebuilds such a queue, and why what can be counted from the queue is not kept beside it.
 """
 
 from __future__ import annotations
@@ -18,25 +18,32 @@ from broker.bus.messages import Event, Message, message_size
 from broker.bus.topic import Interest
 from broker.bus.typed import TypedTopic
 from broker.errors import Fault
-from broker.limits import MAX_BUS_MESSAGE_AGE_MS, MAX_BUS_QUEUE_BYTES, MAX_BUS_QUEUE_MESSAGES
+from broker.limits import (
+    MAX_BUS_MESSAGE_AGE_MS,
+    MAX_BUS_MESSAGE_BYTES,
+    MAX_BUS_QUEUE_BYTES,
+    MAX_BUS_QUEUE_MESSAGES,
+)
 
 if TYPE_CHECKING:
     from broker.bus.hold import Held
 
 
 class Inbox:
-    """Queue, credit counters and delivery counters of one peer."""
+    """Queue and counters of one peer.
+
+    ``careful`` says that not every queued message may be handed out as it is: one of them may have become invalid, or
+    a subscription reads its payload into a class. While it is unset, all but age is known to be fine.
+    """
 
     __slots__ = (
+        "_admitted",
         "append",
         "binding_id",
+        "careful",
         "closed",
         "discarded",
-        "done_bytes",
-        "done_messages",
         "expired",
-        "free_bytes",
-        "free_messages",
         "held",
         "interests",
         "invalidated",
@@ -44,10 +51,8 @@ class Inbox:
         "max_frame_bytes",
         "queue",
         "reader",
-        "reclaimed_bytes",
-        "reclaimed_messages",
+        "reads_classes",
         "refusals",
-        "taken",
     )
 
     def __init__(self, max_frame_bytes: int, binding_id: str) -> None:
@@ -55,30 +60,52 @@ class Inbox:
         self.max_frame_bytes: int = max_frame_bytes
         self.queue: deque[Message] = deque()
         self.append: Callable[[Message], None] = self.queue.append
-        self.free_messages: int = MAX_BUS_QUEUE_MESSAGES
-        self.free_bytes: int = MAX_BUS_QUEUE_BYTES
         self.interests: dict[str, Interest] = {}
+        self.careful: bool = False
+        self.reads_classes: bool = False
         self.closed: bool = False
         self.reader: TypedTopic | None = None
-        self.done_messages: int = 0
-        self.done_bytes: int = 0
-        self.reclaimed_messages: int = 0
-        self.reclaimed_bytes: int = 0
         self.held: dict[Held, None] = {}
-        self.taken: int = 0
+        self._admitted: int = 0
         self.expired: int = 0
         self.invalidated: int = 0
         self.discarded: int = 0
         self.refusals: int = 0
         self.last_refused_topic: str | None = None
 
+    # -- counting ------------------------------------------------------------------------------------------------------
+
     @property
     def used_messages(self) -> int:
-        return MAX_BUS_QUEUE_MESSAGES - self.free_messages
+        """Messages whose credit is in use."""
+        return len(self.queue) + len(self.held)
 
     @property
     def used_bytes(self) -> int:
-        return MAX_BUS_QUEUE_BYTES - self.free_bytes
+        """Frame bytes of the messages whose credit is in use."""
+        # The copy is one step of the interpreter: a delivering thread may take messages meanwhile.
+        return sum(map(message_size, list(self.queue))) + sum(held.size for held in self.held)
+
+    @property
+    def taken(self) -> int:
+        """Messages that were handed out: whatever was admitted and has not met another end."""
+        admitted = self._admitted + sum(interest.admitted for interest in self.interests.values())
+        return admitted - len(self.queue) - self.expired - self.invalidated - self.discarded
+
+    def end(self, interest: Interest) -> None:
+        """Nothing more is admitted for ``interest``: what was so far is counted here from now on."""
+        self._admitted += interest.admitted
+        interest.since = None
+
+    # -- room ----------------------------------------------------------------------------------------------------------
+
+    def room(self, size: int) -> tuple[int, int]:
+        """How many messages, and how many bytes, surely fit; exact where the bytes are below ``size``."""
+        used = self.used_messages
+        free = MAX_BUS_QUEUE_BYTES - used * MAX_BUS_MESSAGE_BYTES
+        if free < size:
+            free = MAX_BUS_QUEUE_BYTES - self.used_bytes
+        return MAX_BUS_QUEUE_MESSAGES - used, free
 
     def shortage(self, size: int) -> Fault | None:
         """The bound a message of ``size`` bytes would pass, or None when there is room for it."""
@@ -86,50 +113,40 @@ class Inbox:
             return Fault(
                 "frame", "frame too large", "resource_exhausted", "max_frame_bytes", size, self.max_frame_bytes
             )
-        if self.free_messages < 1:
+        messages = self.used_messages + 1
+        if messages > MAX_BUS_QUEUE_MESSAGES:
             return Fault(
                 "inbox",
                 "inbox full",
                 "resource_exhausted",
                 "MAX_BUS_QUEUE_MESSAGES",
-                self.used_messages + 1,
+                messages,
                 MAX_BUS_QUEUE_MESSAGES,
             )
-        if self.free_bytes < size:
-            return Fault(
-                "inbox",
-                "inbox full",
-                "resource_exhausted",
-                "MAX_BUS_QUEUE_BYTES",
-                self.used_bytes + size,
-                MAX_BUS_QUEUE_BYTES,
-            )
+        size += self.used_bytes
+        if size > MAX_BUS_QUEUE_BYTES:
+            return Fault("inbox", "inbox full", "resource_exhausted", "MAX_BUS_QUEUE_BYTES", size, MAX_BUS_QUEUE_BYTES)
         return None
 
-    def put(self, message: Message, size: int) -> None:
-        """Admit a message that was found to have room."""
-        self.free_messages -= 1
-        self.free_bytes -= size
+    def put(self, message: Message) -> None:
+        """Admit a notice that was found to have room."""
+        self._admitted += 1
         self.append(message)
 
-    def refund(self, size: int) -> None:
-        """Give back the credit of one message."""
-        self.free_messages += 1
-        self.free_bytes += size
+    # -- validity ------------------------------------------------------------------------------------------------------
 
-    def reclaim(self) -> None:
-        """Give back the credit of what handlers were given since the last time, and count it as taken."""
-        # Bytes are written after their message: read before it, they are never given back too early.
-        size, messages = self.done_bytes, self.done_messages
-        fresh = messages - self.reclaimed_messages
-        self.taken += fresh
-        self.free_messages += fresh
-        self.free_bytes += size - self.reclaimed_bytes
-        self.reclaimed_bytes, self.reclaimed_messages = size, messages
+    def beware(self) -> None:
+        """A subscription or binding changed: what is queued may have become invalid, and classes may be read."""
+        self.reads_classes = any(interest.reader is not None for interest in self.interests.values())
+        self.careful = self.reads_classes or bool(self.queue)
 
-    def discard_stale(self, message: Message, *, expired: bool) -> None:
-        """Count and give back the credit of a message that was found to be no longer deliverable."""
-        self.refund(message_size(message))
+    def relax(self) -> None:
+        """With nothing queued, nothing of it can be invalid."""
+        if not self.queue:
+            self.careful = self.reads_classes
+
+    def discard_stale(self, *, expired: bool) -> None:
+        """Count a message that was found to be no longer deliverable."""
         if expired:
             self.expired += 1
         else:
@@ -142,27 +159,26 @@ class Inbox:
         interest = self.interests.get(message._topic.name)
         return interest is not None and interest.topic is message._topic and message._sequence > interest.after
 
+    # -- taking --------------------------------------------------------------------------------------------------------
+
     def pop(self, now: int) -> Message | None:
-        """The next deliverable message, its credit still used; everything stale before it is discarded and counted."""
+        """The next deliverable message; everything stale before it is discarded and counted."""
+        self.reader = None
         while (message := self.pop_any()) is not None:
+            if not self.valid(message):
+                self.discard_stale(expired=False)
+                continue
             if type(message) is Event:
-                interest = self.interests.get(message._topic.name)
-                if interest is None or interest.topic is not message._topic or message._sequence <= interest.after:
-                    self.discard_stale(message, expired=False)
-                elif now - message._admitted_ms > MAX_BUS_MESSAGE_AGE_MS:
-                    self.discard_stale(message, expired=True)
-                else:
-                    self.reader = interest.reader
-                    return message
-            elif message.binding_id == self.binding_id:
-                self.reader = None
-                return message
-            else:
-                self.discard_stale(message, expired=False)
-        return None
+                if now - message._admitted_ms > MAX_BUS_MESSAGE_AGE_MS:
+                    self.discard_stale(expired=True)
+                    continue
+                self.reader = self.interests[message._topic.name].reader
+            break
+        self.relax()
+        return message
 
     def pop_any(self) -> Message | None:
-        """The next message, deliverable or not; its credit still used."""
+        """The next message, deliverable or not."""
         try:
             return self.queue.popleft()
         except IndexError:
@@ -174,7 +190,6 @@ class Inbox:
         A notice never expires: a peer that missed one would keep a stale view. An inbox that is being delivered from is
         left alone: the delivering thread finds what has expired.
         """
-        self.reclaim()
         if delivering:
             return self.oldest_admitted_ms()
         oldest: int | None = None
@@ -183,7 +198,6 @@ class Inbox:
             if type(message) is Event:
                 if now - message._admitted_ms > MAX_BUS_MESSAGE_AGE_MS:
                     self.expired += 1
-                    self.refund(message._size)
                     continue
                 if oldest is None:
                     oldest = message._admitted_ms
@@ -198,11 +212,9 @@ class Inbox:
         for held in self.held:
             if (last := held.valid_until_ms) is not None:
                 return last - MAX_BUS_MESSAGE_AGE_MS
-        # The copy is one step of the interpreter: a delivering thread may take messages meanwhile.
         return next((message._admitted_ms for message in list(self.queue) if type(message) is Event), None)
 
     def clear(self) -> None:
         """Discard everything queued; a closed peer's messages are never delivered."""
-        while (message := self.pop_any()) is not None:
+        while self.pop_any() is not None:
             self.discarded += 1
-            self.refund(message_size(message))

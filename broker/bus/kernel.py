@@ -18,7 +18,7 @@ from sortedcontainers import SortedDict
 from broker.bus import trace
 from broker.bus.delivery import HandlerFailure, log_failure
 from broker.bus.fields import declaration_faults
-from broker.bus.messages import Active, Event, Message, Notice, Pending, SubscriptionState
+from broker.bus.messages import Active, Event, Notice, Pending, SubscriptionState
 from broker.bus.peer import Peer
 from broker.bus.refusals import (
     check_binding_id,
@@ -34,7 +34,7 @@ from broker.bus.schema import compile_schema
 from broker.bus.topic import Interest, Topic
 from broker.bus.typed import TypedTopic
 from broker.clock import Clock, SystemClock
-from broker.errors import BrokerError, CapabilityMismatchError, Fault, InternalError, InvalidParamsError
+from broker.errors import BrokerError, CapabilityMismatchError, Fault, InvalidParamsError
 from broker.limits import (
     MAX_BUS_MESSAGE_AGE_MS,
     MAX_BUS_MESSAGE_BYTES,
@@ -72,8 +72,11 @@ class Kernel:
         self._in_delivery: tuple[Peer, ...] | None = None
         self._interested: dict[str, dict[Peer, Interest]] = {}
         self._notices: deque[tuple[Peer, Notice]] = deque()
-        # No queued event is older than this allows; publishing looks no further until it has passed.
+        # No queued event is older than this allows; nobody looks at ages until it has passed.
         self._expiry_at = _NEVER
+        # Everything that was ever admitted: no inbox got more. What the room of a topic is measured by.
+        self._admitted = 0
+        self._admitted_bytes = 0
         self._closed = False
         self._refused = 0
         self._published_by_gone = 0
@@ -135,15 +138,18 @@ class Kernel:
                         raise too_many_subscriptions(name, peer.name, len(interests))
                     interest = interests[name] = Interest()
                     self._interested.setdefault(name, {})[peer] = interest
-                interest.reader = reader
+                if interest.reader is not reader:
+                    interest.reader = reader
+                    peer._inbox.beware()
                 if topic is None:
                     state = Pending(self._topic_revision)
                 else:
                     if interest.topic is None:
                         interest.topic = topic
                         interest.after = topic.owner._sequence
+                        interest.since = None if peer._draining else topic.published
                         topic.subscribers[peer] = None
-                        topic.refresh_sinks()
+                        topic.refresh()
                     state = Active(topic.revision, topic.instance_id, topic.generation)
                 self._note(trace.Subscribed(peer.name, name, state))
                 error = None
@@ -170,7 +176,8 @@ class Kernel:
             peer._draining = True
             for interest in peer._inbox.interests.values():
                 if interest.topic is not None:
-                    interest.topic.refresh_sinks()
+                    peer._inbox.end(interest)
+                    interest.topic.refresh()
 
     def _detach(self, peer: Peer, reason: str) -> None:
         with self._lock:
@@ -201,23 +208,27 @@ class Kernel:
         except BrokerError as refusal:
             return self._refusal(peer, "publish", refusal)
 
-    def _has_room(self, topic: Topic, size: int) -> bool:
-        """Whether every inbox has room once it has back what its handlers are done with."""
-        for inbox in topic.sinks:
-            inbox.reclaim()
-        return all(inbox.free_messages > 0 and inbox.free_bytes >= size for inbox in topic.sinks)
-
-    def _room_refusal(self, peer: Peer, topic: Topic, size: int) -> BrokerError:
-        """Who had no room for a publication of ``size`` frame bytes, or that it is too large for any bus."""
+    def _find_room(self, peer: Peer, topic: Topic, size: int) -> BrokerError | None:
+        """Why a publication of ``size`` frame bytes is not admitted, or None; measures anew how much room there is."""
         if size > MAX_BUS_MESSAGE_BYTES:
             return self._refusal(peer, "publish", event_too_large(topic.name, size))
+        messages = free = _NEVER
         for subscriber in topic.subscribers:
-            fault = None if subscriber._draining else subscriber._inbox.shortage(size)
-            if fault is not None:
-                subscriber._inbox.refusals += 1
-                subscriber._inbox.last_refused_topic = topic.name
-                return self._refusal(peer, "publish", no_room(topic.name, subscriber.name, fault))
-        raise InternalError("a publication was refused, but every subscriber has room for it")
+            if subscriber._draining:
+                continue
+            inbox = subscriber._inbox
+            fits, room = inbox.room(size)
+            if fits < 1 or room < size or size > inbox.max_frame_bytes:
+                fault = inbox.shortage(size)
+                if fault is not None:
+                    inbox.refusals += 1
+                    inbox.last_refused_topic = topic.name
+                    return self._refusal(peer, "publish", no_room(topic.name, subscriber.name, fault))
+                fits, room = 1, size  # a delivering thread has just taken something
+            messages, free = min(messages, fits), min(free, room)
+        topic.room_messages = self._admitted + messages
+        topic.room_bytes = self._admitted_bytes + free
+        return None
 
     # -- checks --------------------------------------------------------------------------------------------------------
 
@@ -241,9 +252,11 @@ class Kernel:
         del self._interested[name][peer]
         if not self._interested[name]:
             del self._interested[name]
+        peer._inbox.end(interest)
         if interest.topic is not None:
             del interest.topic.subscribers[peer]
-            interest.topic.refresh_sinks()
+            interest.topic.refresh()
+        peer._inbox.beware()
         return True
 
     def _withdraw(self, topic: Topic) -> None:
@@ -255,7 +268,9 @@ class Kernel:
             trace.Withdrawn(topic.name, topic.publisher, topic.instance_id, topic.generation, self._topic_revision)
         )
         for peer, interest in self._interested.get(topic.name, {}).items():
+            peer._inbox.end(interest)
             interest.topic = None
+            peer._inbox.beware()
             self._queue_notice(peer, notice)
 
     def _remove(self, peer: Peer, reason: str, *, retired: bool = False) -> None:
@@ -290,7 +305,9 @@ class Kernel:
                 peer._inbox.sweep(self._monotonic_ms(), delivering=peer in (self._in_delivery or ()))
                 fault = peer._inbox.shortage(size)
             if fault is None:
-                peer._inbox.put(notice, size)
+                peer._inbox.put(notice)
+                self._admitted += 1
+                self._admitted_bytes += size
                 self._stirred = True
             else:
                 self._retired += 1
@@ -349,34 +366,34 @@ class Kernel:
 
     # -- delivery and statistics ---------------------------------------------------------------------------------------
 
-    def _begin_delivery(self) -> tuple[tuple[Peer, ...], int] | None:
-        """The peers with handlers and the time, for the one thread that delivers; None when another one does."""
+    def _begin_round(self, *, first: bool) -> int | None:
+        """The time of a new round of ``_in_delivery``, if this thread is to go one.
+
+        None when another thread delivers, or, after the first round, when nothing was admitted since the last began.
+        """
         with self._lock:
-            if self._in_delivery is not None:
+            if first and self._in_delivery is not None:
                 # Whoever delivers goes another round, so that what this caller published is not left lying.
                 self._stirred = True
                 return None
-            self._stirred = False
-            self._in_delivery = self._handled
-            return self._handled, self._monotonic_ms()
-
-    def _next_round(self) -> tuple[tuple[Peer, ...], int] | None:
-        """The same again if anything was admitted since the round began; else the delivery is over."""
-        with self._lock:
-            if not self._stirred:
+            if not first and not self._stirred:
                 self._in_delivery = None
                 return None
             self._stirred = False
             self._in_delivery = self._handled
-            return self._handled, self._monotonic_ms()
+            return self._monotonic_ms()
 
     def _end_delivery(self) -> None:
         with self._lock:
             self._in_delivery = None
 
-    def _discard_stale(self, peer: Peer, message: Message, *, expired: bool) -> None:
+    def _discard_stale(self, peer: Peer, *, expired: bool) -> None:
         with self._lock:
-            peer._inbox.discard_stale(message, expired=expired)
+            peer._inbox.discard_stale(expired=expired)
+
+    def _relax(self, peer: Peer) -> None:
+        with self._lock:
+            peer._inbox.relax()
 
     def _refresh_handled(self) -> None:
         self._handled = tuple(peer for peer in self._peers if peer._handlers)

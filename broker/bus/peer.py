@@ -9,13 +9,13 @@ from broker.bus.delivery import Handler, Registration, check_handler, decoded
 from broker.bus.fields import Field
 from broker.bus.hold import Held
 from broker.bus.inbox import Inbox
-from broker.bus.messages import Event, Message, Receipt, SubscriptionState, message_size
+from broker.bus.messages import Event, Message, Receipt, SubscriptionState
 from broker.bus.schema import NOT_FINE
 from broker.bus.statistics import PeerStatistics, peer_statistics
 from broker.bus.topic import Topic
 from broker.bus.typed import typed_topic
 from broker.errors import InvalidParamsError, UsageError
-from broker.limits import MAX_BUS_MESSAGE_AGE_MS, MAX_BUS_MESSAGE_BYTES
+from broker.limits import MAX_BUS_MESSAGE_AGE_MS
 
 if TYPE_CHECKING:
     from broker.bus.bus import Bus
@@ -45,6 +45,7 @@ class Peer:
         "_instance_id",
         "_name",
         "_sequence",
+        "_sole_handler",
         "_topics",
     )
 
@@ -59,6 +60,7 @@ class Peer:
         self._draining = False
         self._close_reason: str | None = None
         self._handlers: tuple[Registration, ...] = ()
+        self._sole_handler: Handler | None = None
         self._handler_errors = 0
 
     @property
@@ -157,29 +159,28 @@ class Peer:
                 published_at_ms = bus._unix_ms()
                 sequence = self._sequence + 1
                 size = record.fixed_bytes + payload_bytes + len(str(published_at_ms)) + len(str(sequence))
-                sinks = record.sinks
-                short = size > MAX_BUS_MESSAGE_BYTES or size > record.frame_limit
-                if not short:
-                    for inbox in sinks:
-                        if inbox.free_messages < 1 or inbox.free_bytes < size:
-                            short = not bus._has_room(record, size)
-                            break
-                if short:
-                    error = bus._room_refusal(self, record, size)
+                admitted_bytes = bus._admitted_bytes + size
+                if (
+                    size <= record.size_limit
+                    and admitted_bytes <= record.room_bytes
+                    and bus._admitted < record.room_messages
+                ):
+                    error = None
                 else:
+                    error = bus._find_room(self, record, size)
+                if error is None:
                     event = Event(record, clean, sequence, published_at_ms, now, size)
-                    for inbox in sinks:
-                        inbox.free_messages -= 1
-                        inbox.free_bytes -= size
-                        inbox.append(event)
+                    for append in record.appends:
+                        append(event)
                     self._sequence = sequence
-                    bus._stirred = True
                     record.published += 1
-                    if sinks and bus._expiry_at > now + MAX_BUS_MESSAGE_AGE_MS:
+                    bus._admitted += 1
+                    bus._admitted_bytes = admitted_bytes
+                    bus._stirred = True
+                    if bus._expiry_at > now + MAX_BUS_MESSAGE_AGE_MS:
                         bus._expiry_at = now + MAX_BUS_MESSAGE_AGE_MS
                     if bus._traces:
-                        bus._published(event, len(sinks))
-                    error = None
+                        bus._published(event, len(record.appends))
         if bus._watched:
             bus._after()
         if error is not None:
@@ -196,13 +197,12 @@ class Peer:
             return None
         bus = self._bus
         with bus._lock:
-            message = inbox.pop(bus._monotonic_ms())
-            if message is None:
-                return None
-            inbox.refund(message._size if type(message) is Event else message_size(message))
-            inbox.taken += 1
+            now = bus._monotonic_ms()
+            if not inbox.careful and now <= bus._expiry_at:
+                return inbox.pop_any()
+            message = inbox.pop(now)
             reader = inbox.reader
-        return message if reader is None else decoded(message, reader)
+        return message if message is None or reader is None else decoded(message, reader)
 
     def hold(self) -> Held | None:
         """As :meth:`take`, but the message's credit stays used until ``release()``: what a writer needs."""
@@ -213,7 +213,6 @@ class Peer:
                 return None
             held = Held(bus._lock, bus._monotonic_ms, self._inbox, message)
             self._inbox.held[held] = None
-            self._inbox.taken += 1
             reader = self._inbox.reader
         if reader is not None:
             try:
@@ -231,9 +230,13 @@ class Peer:
         check_handler(handler)
         registration = Registration(self, handler)
         with self._bus._lock:
-            self._handlers = (*self._handlers, registration)
-            self._bus._refresh_handled()
+            self._set_handlers((*self._handlers, registration))
         return registration
+
+    def _set_handlers(self, handlers: tuple[Registration, ...]) -> None:
+        self._handlers = handlers
+        self._sole_handler = handlers[0].handler if len(handlers) == 1 else None
+        self._bus._refresh_handled()
 
     def drain(self) -> None:
         """Admit nothing more to this peer; what is queued can still be taken. A draining subscriber never refuses."""

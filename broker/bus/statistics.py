@@ -73,7 +73,6 @@ class BusStatistics:
 def peer_statistics(peer: Peer, now: int) -> PeerStatistics:
     """The snapshot of one peer at the monotonic millisecond ``now``; for the bus, under its lock."""
     inbox = peer._inbox
-    inbox.reclaim()
     oldest = inbox.oldest_admitted_ms()
     return PeerStatistics(
         name=peer.name,

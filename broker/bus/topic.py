@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.bus.messages import TopicAvailable, TopicUnavailable, event_frame_parts
+from broker.bus.messages import Message, TopicAvailable, TopicUnavailable, event_frame_parts
 from broker.bus.schema import Schema
-from broker.limits import MAX_FRAME_BYTES
+from broker.limits import MAX_BUS_MESSAGE_BYTES
 
 if TYPE_CHECKING:
-    from broker.bus.inbox import Inbox
     from broker.bus.peer import Peer
     from broker.bus.typed import TypedTopic
 
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 class Topic:
     """A declared topic. It lives until its publisher goes or the bus is bound anew, and is never declared again.
 
-    ``sinks`` is the cached tuple of inboxes an event is appended to; ``frame_limit`` the smallest frame bound among
-    them. Only the bus changes these, under its lock.
+    ``appends`` puts an event into the inbox of each subscriber; ``size_limit`` is the largest frame all of them can
+    take. Until the bus has admitted ``room_messages`` messages in all, or ``room_bytes`` bytes, no inbox can be full:
+    each got one of them at most, and was found to have that much room. Only the bus changes these, under its lock.
     """
 
     __slots__ = (
+        "appends",
         "binding_id",
         "fixed_bytes",
-        "frame_limit",
         "frame_parts",
         "generation",
         "instance_id",
@@ -33,8 +34,10 @@ class Topic:
         "published",
         "publisher",
         "revision",
+        "room_bytes",
+        "room_messages",
         "schema",
-        "sinks",
+        "size_limit",
         "subscribers",
     )
 
@@ -57,13 +60,16 @@ class Topic:
         )
         self.fixed_bytes: int = sum(map(len, self.frame_parts))
         self.subscribers: dict[Peer, None] = {}
-        self.sinks: tuple[Inbox, ...] = ()
-        self.frame_limit: int = MAX_FRAME_BYTES
+        self.refresh()
 
-    def refresh_sinks(self) -> None:
-        """Rebuild the cached tuple after a subscriber came, went or began to drain."""
-        self.sinks = tuple(peer._inbox for peer in self.subscribers if not peer._draining)
-        self.frame_limit = min((sink.max_frame_bytes for sink in self.sinks), default=MAX_FRAME_BYTES)
+    def refresh(self) -> None:
+        """Rebuild what is cached after a subscriber came, went or began to drain."""
+        sinks = [peer._inbox for peer in self.subscribers if not peer._draining]
+        self.appends: tuple[Callable[[Message], None], ...] = tuple(sink.append for sink in sinks)
+        self.size_limit: int = min((sink.max_frame_bytes for sink in sinks), default=MAX_BUS_MESSAGE_BYTES)
+        self.size_limit = min(self.size_limit, MAX_BUS_MESSAGE_BYTES)
+        self.room_messages: int = 0
+        self.room_bytes: int = 0
 
     def available(self) -> TopicAvailable:
         """The notice that says the topic can be subscribed to."""
@@ -78,12 +84,19 @@ class Interest:
     """One peer's interest in one topic name. ``topic`` is set while the subscription is active.
 
     ``after`` is the publisher's sequence when the subscription became active: whatever is not newer was published for
-    an earlier subscription and is never delivered to this one.
+    an earlier subscription and is never delivered to this one. ``since`` is how much had been published on the topic
+    when its events began to be admitted for this interest, None while they are not.
     """
 
-    __slots__ = ("after", "reader", "topic")
+    __slots__ = ("after", "reader", "since", "topic")
 
     def __init__(self, reader: TypedTopic | None = None) -> None:
         self.topic: Topic | None = None
         self.after: int = 0
+        self.since: int | None = None
         self.reader: TypedTopic | None = reader
+
+    @property
+    def admitted(self) -> int:
+        """How many events were admitted for this subscription as it stands now."""
+        return 0 if self.since is None or self.topic is None else self.topic.published - self.since
