@@ -72,7 +72,7 @@ def _bus(subscribers: int, *, handlers: bool) -> tuple[Bus, Callable[..., object
         peer = bus.attach(f"display-{n}")
         peer.subscribe(TOPIC)
         if handlers:
-            peer.deliver_to(ignore)
+            peer.deliver_to(lambda event: None)
     return bus, sensor.publish
 
 
@@ -88,7 +88,7 @@ def _same_work(subscribers: int, carry: Callable[[Any], object], connect: Callab
         carry,
     )
     for _ in range(subscribers):
-        queue = same_work.Queue(ignore)
+        queue = same_work.Queue(lambda event: None)
         work.queues.append(queue)
         connect(queue)
 

@@ -82,16 +82,17 @@ def log_failure(failure: HandlerFailure) -> None:
 def deliver(bus: Bus) -> int:
     """Deliver what is queued, then what the handlers caused, in rounds; see :meth:`broker.Bus.deliver`."""
     total = 0
-    now = bus._begin_round(first=True)
-    try:
-        for _ in range(MAX_DELIVERY_ROUNDS):
-            if now is None:
-                return total
-            total += _round(bus, bus._in_delivery or (), now)
-            now = bus._begin_round(first=False)
-    finally:
-        if now is not None:
-            bus._end_delivery()
+    for _ in range(MAX_DELIVERY_ROUNDS):
+        now = bus._begin_round()
+        if now is None:
+            break
+        try:
+            total += _round(bus, bus._handled, now)
+        finally:
+            bus._in_delivery = None
+        # Without the lock: who comes between looks once more whether its work is left to it (Kernel._begin_round).
+        if not bus._stirred:
+            break
     return total
 
 

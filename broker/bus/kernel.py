@@ -366,26 +366,18 @@ class Kernel:
 
     # -- delivery and statistics ---------------------------------------------------------------------------------------
 
-    def _begin_round(self, *, first: bool) -> int | None:
-        """The time of a new round of ``_in_delivery``, if this thread is to go one.
-
-        None when another thread delivers, or, after the first round, when nothing was admitted since the last began.
-        """
+    def _begin_round(self) -> int | None:
+        """The time of a new round over ``_handled``, for the one thread that delivers; None when another one does."""
         with self._lock:
-            if first and self._in_delivery is not None:
+            if self._in_delivery is not None:
                 # Whoever delivers goes another round, so that what this caller published is not left lying.
                 self._stirred = True
-                return None
-            if not first and not self._stirred:
-                self._in_delivery = None
-                return None
+                # That thread ends without the lock; if it has just done so, it may not have seen that.
+                if self._in_delivery is not None:
+                    return None
             self._stirred = False
             self._in_delivery = self._handled
             return self._monotonic_ms()
-
-    def _end_delivery(self) -> None:
-        with self._lock:
-            self._in_delivery = None
 
     def _discard_stale(self, peer: Peer, *, expired: bool) -> None:
         with self._lock:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.bus.delivery import Handler, Registration, check_handler, decoded
 from broker.bus.fields import Field
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 AsyncReader = Callable[["Peer"], AsyncIterator[Message]]
 
+_new: Final = tuple.__new__  # what a NamedTuple's own constructor calls, from Python
+
 
 class Peer:
     """A peer's view of its bus. Made by :meth:`broker.Bus.attach`; safe from any thread; no call blocks.
@@ -37,12 +39,14 @@ class Peer:
         "__weakref__",
         "_bus",
         "_close_reason",
+        "_digits",
         "_draining",
         "_generation",
         "_handler_errors",
         "_handlers",
         "_inbox",
         "_instance_id",
+        "_longer_from",
         "_name",
         "_sequence",
         "_sole_handler",
@@ -56,6 +60,8 @@ class Peer:
         self._generation = generation
         self._inbox = inbox
         self._sequence = 0
+        self._digits = 1  # of the next sequence, which has one more from _longer_from on
+        self._longer_from = 10
         self._topics: dict[str, Topic] = {}
         self._draining = False
         self._close_reason: str | None = None
@@ -158,7 +164,10 @@ class Peer:
             else:
                 published_at_ms = bus._unix_ms()
                 sequence = self._sequence + 1
-                size = record.fixed_bytes + payload_bytes + len(str(published_at_ms)) + len(str(sequence))
+                if sequence >= self._longer_from:
+                    self._digits += 1
+                    self._longer_from *= 10
+                size = record.fixed_bytes + payload_bytes + len(str(published_at_ms)) + self._digits
                 admitted_bytes = bus._admitted_bytes + size
                 if (
                     size <= record.size_limit
@@ -185,7 +194,7 @@ class Peer:
             bus._after()
         if error is not None:
             raise error
-        return Receipt(sequence, published_at_ms)
+        return _new(Receipt, (sequence, published_at_ms))
 
     def take(self) -> Message | None:
         """The next deliverable message, in the order of admission, or None; its credit is given back at once.

@@ -80,14 +80,20 @@ def _integer_range(item: Field) -> tuple[int, int]:
 def compile_schema(fields: tuple[Field, ...]) -> Schema:
     """The schema of a checked declaration; equal declarations share one."""
     namespace: dict[str, Any] = {"refusal": refusal, "ABSENT": object()}
-    lines = ["def measure(payload):", " count = len(payload)", " size = count + 1 if count else 2", " seen = 0"]
+    required = sum(item.required for item in fields)
+    lines = ["def measure(payload):", " count = len(payload)", " size = count + 1 if count else 2"]
+    if required < len(fields):
+        lines += [f" seen = {required}", " get = payload.get"]
+    else:
+        lines += [f" if count != {required}: return -1"]
     # A key of a foreign class may equal a field's name and still not be one.
     lines += [" for name in payload:", "  if type(name) is not str: return -1"]
-    # One handler for all: a missing required field, an unhashable enum value, a lone surrogate.
-    lines += [" try:", "  get = payload.get"]
+    # One handler for all: a missing required field, a value that is not in an enum, a lone surrogate.
+    lines += [" try:"]
     for index, item in enumerate(fields):
         lines += ["  " + line for line in _field_lines(index, item, namespace)]
-    lines += [" except (KeyError, UnicodeEncodeError):", "  return -1", " return size if seen == count else -1"]
+    lines += ["  pass", " except (KeyError, UnicodeEncodeError):", "  return -1"]
+    lines += [" return size if seen == count else -1" if required < len(fields) else " return size"]
     # Only checked identifiers and literals reach the source: declarations are validated before they are compiled.
     exec(compile("\n".join(lines), "<payload check>", "exec"), namespace)  # noqa: S102
     measure: Measure = namespace["measure"]
@@ -98,7 +104,7 @@ def _field_lines(index: int, item: Field, namespace: dict[str, Any]) -> list[str
     key_bytes = string_size(item.name) + 1
     check = _check_lines(index, item, key_bytes, namespace)
     if item.required:
-        return [f"value = payload[{item.name!r}]", "seen += 1", *check]
+        return [f"value = payload[{item.name!r}]", *check]
     return [
         f"value = get({item.name!r}, ABSENT)",
         "if value is not ABSENT:",
@@ -121,13 +127,8 @@ def _check_lines(index: int, item: Field, key_bytes: int, namespace: dict[str, A
             f"size += {key_bytes + 1} if 0 <= value <= 9 else {key_bytes} + len(str(value))",
         ]
     if item.kind == "enum":
-        namespace[f"sizes_{index}"] = {value: string_size(value) + key_bytes for value in item.values}.get
-        return [
-            "if type(value) is not str: return -1",
-            f"length = sizes_{index}(value)",
-            "if length is None: return -1",
-            "size += length",
-        ]
+        namespace[f"sizes_{index}"] = {value: string_size(value) + key_bytes for value in item.values}
+        return ["if type(value) is not str: return -1", f"size += sizes_{index}[value]"]
     return [
         "if type(value) is not str: return -1",
         "length = len(value) if value.isascii() else len(value.encode())",
@@ -135,6 +136,6 @@ def _check_lines(index: int, item: Field, key_bytes: int, namespace: dict[str, A
         "if not value.isalnum():",
         " if refusal(value) is not None: return -1",
         # Screening leaves only two characters that a canonical string escapes.
-        " length += value.count('\"') + value.count('\\\\')",
+        " if '\"' in value or '\\\\' in value: length += value.count('\"') + value.count('\\\\')",
         f"size += length + {key_bytes + 2}",
     ]

@@ -59,23 +59,35 @@ def forbidden_fragment(name: str) -> str | None:
 
 def refusal(text: str) -> str | None:
     """Why a string may not travel over the bus, or None. A string of letters and digits alone is always fine."""
-    if text.isalnum():
+    if text.isalnum() or not text:
         return None
-    if not text.isprintable() and _CONTROL.search(text):
-        return "contains a control character"
+    # The only white space that is printable is the space.
+    blanks = "r " in text or "R " in text
+    if not text.isprintable():
+        if _CONTROL.search(text):
+            return "contains a control character"
+        blanks = True
     if "@" in text:
         return "contains '@'"
-    if not text[:1].isalpha() or text[1:2] == ":":
+    if ":" in text or not text[0].isalpha():
         reason = _address_like(text.strip())
         if reason is not None:
             return reason
-    if "-" in text or "_" in text:
-        if "-----" in text and "-----begin" in text.lower():
-            return "looks like a PEM block"
-        if _TOKEN_TAIL.search(text) and _TOKEN.search(text):
-            return "looks like an access token"
-    if len(text) > 6 and "earer" in text.lower() and _BEARER.search(text):
+    if ("-" in text or "_" in text) and (reason := _credential_like(text)) is not None:
+        return reason
+    if blanks and "earer" in text.lower() and _BEARER.search(text):
         return "looks like a bearer credential"
+    return None
+
+
+def _credential_like(text: str) -> str | None:
+    """Why a string with a hyphen or an underscore is a key or a token, or None."""
+    if "-----" in text and "-----begin" in text.lower():
+        return "looks like a PEM block"
+    hyphen, underscore = text.find("-"), text.find("_")
+    first = hyphen if underscore < 0 or 0 <= hyphen < underscore else underscore
+    if len(text) - first > MIN_BUS_TOKEN_CHARS and _TOKEN_TAIL.search(text, first) and _TOKEN.search(text):
+        return "looks like an access token"
     return None
 
 
