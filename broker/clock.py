@@ -7,7 +7,7 @@ expire early or late.
 
 from __future__ import annotations
 
-import time
+from time import monotonic_ns, time_ns
 from typing import Protocol
 
 
@@ -30,8 +30,8 @@ class SystemClock:
 
     def unix_ms(self) -> int:
         """Wall time, milliseconds since the Unix epoch."""
-        return time.time_ns() // 1_000_000
+        return time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
         """Elapsed time in milliseconds, from an arbitrary origin."""
-        return time.monotonic_ns() // 1_000_000
+        return monotonic_ns() // 1_000_000

@@ -110,13 +110,11 @@ def _round(bus: Bus, peers: Iterable[Peer], now: int) -> int:
         waiting = len(queue)
         while waiting:
             waiting -= 1
-            handler = peer._sole_handler
-            if handler is None or aged or inbox.careful:
+            handler = inbox.direct
+            if handler is None or aged:
                 given, failure = _deliver_next(bus, peer, now)
                 count += given
                 interrupt = failure or interrupt
-                if inbox.careful and not inbox.reads_classes and not queue:
-                    bus._relax(peer)
                 continue
             try:
                 message = queue.popleft()
@@ -158,6 +156,8 @@ def _deliver_next(bus: Bus, peer: Peer, now: int) -> tuple[int, KeyboardInterrup
             except BaseException as error:
                 # A topic class may run code of its own, so it is contained as a handler is.
                 return 0, _failed(bus, peer, None, None, error)
+    if inbox.careful and not inbox.reads_classes and not inbox.queue:
+        bus._relax(peer)
     interrupt = None
     for registration in handlers:
         if registration._active:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.bus.messages import Event, Message, message_size
 from broker.bus.topic import Interest
@@ -33,7 +33,8 @@ class Inbox:
     """Queue and counters of one peer.
 
     ``careful`` says that not every queued message may be handed out as it is: one of them may have become invalid, or
-    a subscription reads its payload into a class. While it is unset, all but age is known to be fine.
+    a subscription reads its payload into a class. While it is unset, all but age is known to be fine, and a peer's only
+    handler is ``direct``: it may be given the next message without a look at either.
     """
 
     __slots__ = (
@@ -42,8 +43,10 @@ class Inbox:
         "binding_id",
         "careful",
         "closed",
+        "direct",
         "discarded",
         "expired",
+        "handler",
         "held",
         "interests",
         "invalidated",
@@ -63,6 +66,8 @@ class Inbox:
         self.interests: dict[str, Interest] = {}
         self.careful: bool = False
         self.reads_classes: bool = False
+        self.handler: Callable[[Message], Any] | None = None
+        self.direct: Callable[[Message], Any] | None = None
         self.closed: bool = False
         self.reader: TypedTopic | None = None
         self.held: dict[Held, None] = {}
@@ -139,11 +144,17 @@ class Inbox:
         """A subscription or binding changed: what is queued may have become invalid, and classes may be read."""
         self.reads_classes = any(interest.reader is not None for interest in self.interests.values())
         self.careful = self.reads_classes or bool(self.queue)
+        self.direct = None if self.careful else self.handler
 
     def relax(self) -> None:
         """With nothing queued, nothing of it can be invalid."""
-        if not self.queue:
-            self.careful = self.reads_classes
+        if self.careful and not self.queue:
+            self.beware()
+
+    def set_handler(self, handler: Callable[[Message], Any] | None) -> None:
+        """The peer's only handler; None when it has several, or none."""
+        self.handler = handler
+        self.direct = None if self.careful else handler
 
     def discard_stale(self, *, expired: bool) -> None:
         """Count a message that was found to be no longer deliverable."""

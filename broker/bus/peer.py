@@ -10,7 +10,6 @@ from broker.bus.fields import Field
 from broker.bus.hold import Held
 from broker.bus.inbox import Inbox
 from broker.bus.messages import Event, Message, Receipt, SubscriptionState
-from broker.bus.schema import NOT_FINE
 from broker.bus.statistics import PeerStatistics, peer_statistics
 from broker.bus.topic import Topic
 from broker.bus.typed import typed_topic
@@ -49,7 +48,6 @@ class Peer:
         "_longer_from",
         "_name",
         "_sequence",
-        "_sole_handler",
         "_topics",
     )
 
@@ -66,7 +64,6 @@ class Peer:
         self._draining = False
         self._close_reason: str | None = None
         self._handlers: tuple[Registration, ...] = ()
-        self._sole_handler: Handler | None = None
         self._handler_errors = 0
 
     @property
@@ -158,7 +155,7 @@ class Peer:
                 or record.owner is not self
                 or type(clean) is not dict
                 or (binding_id is not None and binding_id != bus._binding_id)
-                or (payload_bytes := record.schema.measure(clean)) == NOT_FINE
+                or (payload_bytes := record.measure(clean)) < 0
             ):
                 error = bus._publication_refusal(self, topic, clean, binding_id)
             else:
@@ -167,7 +164,9 @@ class Peer:
                 if sequence >= self._longer_from:
                     self._digits += 1
                     self._longer_from *= 10
-                size = record.fixed_bytes + payload_bytes + len(str(published_at_ms)) + self._digits
+                size = record.fixed_bytes + payload_bytes + self._digits
+                # Thirteen digits, from the year 2001 to 2286.
+                size += 13 if 10**12 <= published_at_ms < 10**13 else len(str(published_at_ms))
                 admitted_bytes = bus._admitted_bytes + size
                 if (
                     size <= record.size_limit
@@ -244,7 +243,7 @@ class Peer:
 
     def _set_handlers(self, handlers: tuple[Registration, ...]) -> None:
         self._handlers = handlers
-        self._sole_handler = handlers[0].handler if len(handlers) == 1 else None
+        self._inbox.set_handler(handlers[0].handler if len(handlers) == 1 else None)
         self._bus._refresh_handled()
 
     def drain(self) -> None:

@@ -73,21 +73,15 @@ def refusal(text: str) -> str | None:
         reason = _address_like(text.strip())
         if reason is not None:
             return reason
-    if ("-" in text or "_" in text) and (reason := _credential_like(text)) is not None:
-        return reason
+    hyphen, underscore = text.find("-"), text.find("_")
+    if hyphen >= 0 or underscore >= 0:
+        if "-----" in text and "-----begin" in text.lower():
+            return "looks like a PEM block"
+        first = hyphen if underscore < 0 or 0 <= hyphen < underscore else underscore
+        if len(text) - first > MIN_BUS_TOKEN_CHARS and _TOKEN_TAIL.search(text, first) and _TOKEN.search(text):
+            return "looks like an access token"
     if blanks and "earer" in text.lower() and _BEARER.search(text):
         return "looks like a bearer credential"
-    return None
-
-
-def _credential_like(text: str) -> str | None:
-    """Why a string with a hyphen or an underscore is a key or a token, or None."""
-    if "-----" in text and "-----begin" in text.lower():
-        return "looks like a PEM block"
-    hyphen, underscore = text.find("-"), text.find("_")
-    first = hyphen if underscore < 0 or 0 <= hyphen < underscore else underscore
-    if len(text) - first > MIN_BUS_TOKEN_CHARS and _TOKEN_TAIL.search(text, first) and _TOKEN.search(text):
-        return "looks like an access token"
     return None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.bus.messages import Message, TopicAvailable, TopicUnavailable, event_frame_parts
-from broker.bus.schema import Schema
+from broker.bus.schema import Measure, Schema
 from broker.limits import MAX_BUS_MESSAGE_BYTES
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class Topic:
         "frame_parts",
         "generation",
         "instance_id",
+        "measure",
         "name",
         "owner",
         "published",
@@ -48,6 +49,7 @@ class Topic:
         self.instance_id: str = owner.instance_id
         self.generation: int = owner.generation
         self.schema: Schema = schema
+        self.measure: Measure = schema.measure
         self.binding_id: str = binding_id
         self.revision: int = revision
         self.published: int = 0
