@@ -1,13 +1,13 @@
 """The sans-IO kernel: one isolated, typed, bounded bus for each host session."""
 
 from broker.bus.bus import Bus
-from broker.bus.delivery import HandlerFailure, Registration
+from broker.bus.event import Event
 from broker.bus.fields import Field
+from broker.bus.handlers import HandlerFailure, Registration
 from broker.bus.hold import Held
 from broker.bus.messages import (
     Active,
     Binding,
-    Event,
     Message,
     Pending,
     Receipt,

@@ -6,8 +6,9 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 
+from broker.bus.event import Event
 from broker.bus.inbox import Inbox
-from broker.bus.messages import Event, Message, message_size
+from broker.bus.messages import Message, message_size
 from broker.limits import MAX_BUS_MESSAGE_AGE_MS
 
 

@@ -14,7 +14,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from broker.bus.messages import Event, Message, message_size
+from broker.bus.event import Event
+from broker.bus.messages import Message, message_size
 from broker.bus.topic import Interest
 from broker.bus.typed import TypedTopic
 from broker.errors import Fault

@@ -16,9 +16,10 @@ from typing import Any, Final
 from sortedcontainers import SortedDict
 
 from broker.bus import trace
-from broker.bus.delivery import HandlerFailure, log_failure
+from broker.bus.event import Event
 from broker.bus.fields import declaration_faults
-from broker.bus.messages import Active, Event, Notice, Pending, SubscriptionState
+from broker.bus.handlers import HandlerFailure, log_failure
+from broker.bus.messages import Active, Notice, Pending, SubscriptionState
 from broker.bus.peer import Peer
 from broker.bus.refusals import (
     check_binding_id,

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.bus.delivery import Handler, Registration, check_handler, decoded
+from broker.bus.delivery import decoded
+from broker.bus.event import Event
 from broker.bus.fields import Field
+from broker.bus.handlers import Handler, Registration, check_handler
 from broker.bus.hold import Held
 from broker.bus.inbox import Inbox
-from broker.bus.messages import Event, Message, Receipt, SubscriptionState
+from broker.bus.messages import Message, Receipt, SubscriptionState
 from broker.bus.statistics import PeerStatistics, peer_statistics
 from broker.bus.topic import Topic
 from broker.bus.typed import typed_topic

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.bus.messages import Message, TopicAvailable, TopicUnavailable, event_frame_parts
+from broker.bus.event import event_frame_parts
+from broker.bus.messages import Message, TopicAvailable, TopicUnavailable
 from broker.bus.schema import Measure, Schema
 from broker.limits import MAX_BUS_MESSAGE_BYTES
 

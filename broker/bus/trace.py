@@ -6,7 +6,8 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from broker.bus.messages import Event, SubscriptionState
+from broker.bus.event import Event
+from broker.bus.messages import SubscriptionState
 from broker.errors import BrokerError
 
 
