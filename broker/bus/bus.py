@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from typing import Any, overload
 
 from broker.bus import trace
 from broker.bus.delivery import deliver
@@ -40,6 +41,10 @@ class Bus(Kernel):
         """Whether :meth:`close` was called."""
         return self._closed
 
+    @overload
+    def attach(self, name: str, *, max_frame_bytes: int = MAX_FRAME_BYTES, announce_binding: bool = False) -> Peer: ...
+
+    @overload
     def attach(
         self,
         name: str,
@@ -47,6 +52,16 @@ class Bus(Kernel):
         instance_id: str | None = None,
         generation: int = 1,
         max_frame_bytes: int = MAX_FRAME_BYTES,
+        announce_binding: bool = False,
+    ) -> Peer: ...
+
+    def attach(
+        self,
+        name: Any,
+        *,
+        instance_id: Any = None,
+        generation: Any = 1,
+        max_frame_bytes: Any = MAX_FRAME_BYTES,
         announce_binding: bool = False,
     ) -> Peer:
         """Attach a peer under a name the host vouches for.

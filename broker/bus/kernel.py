@@ -91,7 +91,7 @@ class Kernel:
 
     # -- requests of peers ---------------------------------------------------------------------------------------------
 
-    def _declare(self, peer: Peer, name: str, fields: Any, binding_id: str | None) -> None:
+    def _declare(self, peer: Peer, name: Any, fields: Any, binding_id: Any) -> None:
         # The copy is what is checked and compiled, whatever its owner does to the list meanwhile.
         fields = tuple(fields) if isinstance(fields, list | tuple) else fields
         with self._lock:
@@ -123,7 +123,7 @@ class Kernel:
                 error = self._refusal(peer, "declare", refusal)
         self._conclude(error)
 
-    def _subscribe(self, peer: Peer, name: str, reader: TypedTopic | None, binding_id: str | None) -> SubscriptionState:
+    def _subscribe(self, peer: Peer, name: Any, reader: TypedTopic | None, binding_id: Any) -> SubscriptionState:
         state: SubscriptionState | None = None
         with self._lock:
             try:
@@ -160,7 +160,7 @@ class Kernel:
         assert state is not None
         return state
 
-    def _unsubscribe(self, peer: Peer, name: str, binding_id: str | None) -> None:
+    def _unsubscribe(self, peer: Peer, name: Any, binding_id: Any) -> None:
         with self._lock:
             try:
                 self._check_request(peer, binding_id)
@@ -186,7 +186,7 @@ class Kernel:
             self._settle_notices()
         self._after()
 
-    def _publication_refusal(self, peer: Peer, name: Any, payload: Any, binding_id: str | None) -> BrokerError:
+    def _publication_refusal(self, peer: Peer, name: Any, payload: Any, binding_id: Any) -> BrokerError:
         """Why a publication was not fine: the same checks as the fast path, slowly, in the order they are promised."""
         try:
             self._check_request(peer, binding_id)

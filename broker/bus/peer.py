@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from broker.bus.delivery import decoded
 from broker.bus.event import Event
@@ -98,9 +98,15 @@ class Peer:
         """Why the peer is closed, or None while it is open."""
         return self._close_reason
 
-    def declare(
-        self, topic: str | type, fields: Sequence[Field] | None = None, *, binding_id: str | None = None
-    ) -> None:
+    # What a caller may pass stands in the overloads. The methods themselves take anything and judge it, compiled too.
+
+    @overload
+    def declare(self, topic: str, fields: Sequence[Field], *, binding_id: str | None = None) -> None: ...
+
+    @overload
+    def declare(self, topic: type, *, binding_id: str | None = None) -> None: ...
+
+    def declare(self, topic: Any, fields: Any = None, *, binding_id: Any = None) -> None:
         """Declare an immutable typed topic ``bus.<own name>.<name>``: a name with fields, or a topic class alone.
 
         Peers that are interested get a ``TopicAvailable``. Raises ``invalid_params`` (form, fields, declared twice),
@@ -114,7 +120,13 @@ class Peer:
             topic, fields = described.name, described.fields
         self._bus._declare(self, topic, fields, binding_id)
 
-    def subscribe(self, topic: str | type, *, binding_id: str | None = None) -> SubscriptionState:
+    @overload
+    def subscribe(self, topic: str, *, binding_id: str | None = None) -> SubscriptionState: ...
+
+    @overload
+    def subscribe(self, topic: type, *, binding_id: str | None = None) -> SubscriptionState: ...
+
+    def subscribe(self, topic: Any, *, binding_id: Any = None) -> SubscriptionState:
         """Ask for a topic's events; ``Active`` when it is declared, otherwise ``Pending``.
 
         With a topic class, ``Event.payload`` is an instance of it. Subscribing again is how a pending interest becomes
@@ -128,13 +140,25 @@ class Peer:
             topic = reader.name
         return self._bus._subscribe(self, topic, reader, binding_id)
 
-    def unsubscribe(self, topic: str | type, *, binding_id: str | None = None) -> None:
+    @overload
+    def unsubscribe(self, topic: str, *, binding_id: str | None = None) -> None: ...
+
+    @overload
+    def unsubscribe(self, topic: type, *, binding_id: str | None = None) -> None: ...
+
+    def unsubscribe(self, topic: Any, *, binding_id: Any = None) -> None:
         """Give up interest in a topic; queued events of it are no longer delivered. No interest is no error."""
         if isinstance(topic, type):
             topic = typed_topic(topic).name
         self._bus._unsubscribe(self, topic, binding_id)
 
-    def publish(self, topic: Any, payload: dict[str, Any] | None = None, *, binding_id: str | None = None) -> Receipt:
+    @overload
+    def publish(self, topic: str, payload: dict[str, Any], *, binding_id: str | None = None) -> Receipt: ...
+
+    @overload
+    def publish(self, topic: object, *, binding_id: str | None = None) -> Receipt: ...
+
+    def publish(self, topic: Any, payload: Any = None, *, binding_id: Any = None) -> Receipt:
         """Publish to one of this peer's own topics: a name with a payload, or an instance of a topic class alone.
 
         All or nothing: either every current subscriber has room and gets the event, or nobody does and no sequence is
