@@ -33,17 +33,19 @@ FORBIDDEN_NAME_FRAGMENTS: Final = (
 
 _NOT_ALPHANUMERIC = re.compile(r"[^a-z0-9]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_HOME = re.compile(r"~(?:[/\\]|\Z|[A-Za-z0-9._-]+[/\\])")
+_HOME = re.compile(r"~(?:[/\\]|\Z|[A-Za-z0-9._-]++[/\\])")
 _DRIVE = re.compile(r"[A-Za-z]:[/\\]")
-_BEARER = re.compile(r"bearer\s", re.IGNORECASE)
-# A prefix counts at the start of a word only: "disk-capacity-report" is no "sk-..." key.
-_TOKEN = re.compile(
-    r"(?<![A-Za-z0-9])(?:sk|pk|rk|ghp|gho|ghu|ghs|github_pat|xox[abprs])[-_]"
-    rf"[A-Za-z0-9_-]{{{MIN_BUS_TOKEN_CHARS}}}",
-    re.IGNORECASE,
+_CASES_OF_ASCII = (("\u0130", "i"), ("\u0131", "i"), ("\u017f", "s"), ("\u212a", "k"))
+# For lower-cased text. A prefix counts at the start of a word only: "disk-capacity-report" is no "sk-..." key. Each
+# pattern begins with a letter or more that it can be searched for by, and looks back from there.
+_BEARER = re.compile(r"bearer\s")
+_TAIL = rf"[a-z0-9_-]{{{MIN_BUS_TOKEN_CHARS}}}"
+_TOKENS = (
+    ("k", re.compile(rf"k[-_](?<![a-z0-9].k[-_])(?<=[spr]k[-_]){_TAIL}", re.DOTALL)),
+    ("gh", re.compile(rf"gh[pous][-_](?<![a-z0-9]gh.[-_]){_TAIL}", re.DOTALL)),
+    ("github_pat", re.compile(rf"github_pat[-_](?<![a-z0-9]github_pat[-_]){_TAIL}")),
+    ("xox", re.compile(rf"xox[abprs][-_](?<![a-z0-9]xox.[-_]){_TAIL}", re.DOTALL)),
 )
-# What a token must end in; looked for first, because that is several times faster than looking for all prefixes.
-_TOKEN_TAIL = re.compile(rf"[-_][A-Za-z0-9_-]{{{MIN_BUS_TOKEN_CHARS}}}")
 _PHONE = re.compile(r"\+?[0-9][0-9+ ().-]*")
 _PHONE_SEPARATOR = re.compile(r"[+ ().-]")
 
@@ -75,14 +77,25 @@ def refusal(text: str) -> str | None:
             return reason
     hyphen, underscore = text.find("-"), text.find("_")
     if hyphen >= 0 or underscore >= 0:
-        if "-----" in text and "-----begin" in text.lower():
-            return "looks like a PEM block"
         first = hyphen if underscore < 0 or 0 <= hyphen < underscore else underscore
-        if len(text) - first > MIN_BUS_TOKEN_CHARS and _TOKEN_TAIL.search(text, first) and _TOKEN.search(text):
-            return "looks like an access token"
-    if blanks and "earer" in text.lower() and _BEARER.search(text):
+        if len(text) - first > MIN_BUS_TOKEN_CHARS:
+            lower = _lower(text)
+            if "-----begin" in lower:
+                return "looks like a PEM block"
+            for letters, token in _TOKENS:
+                if letters in lower and token.search(lower):
+                    return "looks like an access token"
+    if blanks and "bearer" in (lower := _lower(text)) and _BEARER.search(lower):
         return "looks like a bearer credential"
     return None
+
+
+def _lower(text: str) -> str:
+    """``text`` in lower case, with the four letters beyond ASCII that are another case of one within."""
+    if not text.isascii():
+        for letter, ascii_letter in _CASES_OF_ASCII:
+            text = text.replace(letter, ascii_letter)
+    return text.lower()
 
 
 def _address_like(trimmed: str) -> str | None:
