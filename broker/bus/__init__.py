@@ -1,5 +1,7 @@
 """The sans-IO kernel: one isolated, typed, bounded bus for each host session."""
 
+from typing import TYPE_CHECKING, Any
+
 from broker.bus.bus import Bus
 from broker.bus.event import Event
 from broker.bus.fields import Field
@@ -16,8 +18,10 @@ from broker.bus.messages import (
     TopicUnavailable,
 )
 from broker.bus.peer import Peer
-from broker.bus.statistics import BusStatistics, PeerStatistics, TopicStatistics
 from broker.bus.typed import Bounds, topic
+
+if TYPE_CHECKING:
+    from broker.bus.statistics import BusStatistics, PeerStatistics, TopicStatistics
 
 __all__ = [
     "Active",
@@ -41,3 +45,12 @@ __all__ = [
     "TopicUnavailable",
     "topic",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded late: only their names are needed before somebody counts.
+    if name in ("BusStatistics", "PeerStatistics", "TopicStatistics"):
+        from broker.bus import statistics
+
+        return getattr(statistics, name)
+    raise AttributeError(f"module 'broker.bus' has no attribute {name!r}")

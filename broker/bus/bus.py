@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
-from broker.bus import trace
 from broker.bus.delivery import deliver
 from broker.bus.fields import name_fault, shown, utf8_size
 from broker.bus.inbox import Inbox
@@ -14,9 +13,11 @@ from broker.bus.kernel import Kernel, Listener, Trace
 from broker.bus.messages import Binding
 from broker.bus.peer import Peer
 from broker.bus.refusals import faults_error
-from broker.bus.statistics import BusStatistics, TopicStatistics, peer_statistics
 from broker.errors import Fault, InvalidParamsError, ResourceExhaustedError
 from broker.limits import MAX_BUS_INSTANCE_ID_BYTES, MAX_BUS_PEERS, MAX_FRAME_BYTES, MAX_PORTABLE_INTEGER
+
+if TYPE_CHECKING:
+    from broker.bus.statistics import BusStatistics
 
 
 class Bus(Kernel):
@@ -96,7 +97,7 @@ class Bus(Kernel):
             inbox = Inbox(max_frame_bytes, self._binding_id)
             peer = Peer(self, name, instance_id or uuid.uuid4().hex, generation, inbox)
             self._peers[peer] = None
-            self._note(trace.Attached(name, peer.instance_id, generation))
+            self._note("Attached", name, peer.instance_id, generation)
             if announce_binding:
                 self._queue_notice(peer, Binding(self._binding_id, self._binding_revision))
                 self._settle_notices()
@@ -121,7 +122,7 @@ class Bus(Kernel):
                 inbox.binding_id = self._binding_id
                 inbox.beware()
                 self._queue_notice(peer, notice)
-            self._note(trace.Rebound(self._binding_id, self._binding_revision))
+            self._note("Rebound", self._binding_id, self._binding_revision)
             self._settle_notices()
             binding_id = self._binding_id
         self._after()
@@ -150,6 +151,8 @@ class Bus(Kernel):
 
     def statistics(self) -> BusStatistics:
         """A consistent snapshot of the whole bus."""
+        from broker.bus.statistics import BusStatistics, TopicStatistics, peer_statistics
+
         with self._lock:
             now = self._monotonic_ms()
             topics = tuple(

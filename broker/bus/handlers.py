@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,8 +18,6 @@ Handler: TypeAlias = Callable[[Message], Any]
 
 # Calling one of these makes an object and runs nothing of the handler's body.
 _NEVER_RUN = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
-
-_LOG = logging.getLogger("broker.bus")
 
 
 class Registration:
@@ -67,7 +64,9 @@ class HandlerFailure:
 
 def log_failure(failure: HandlerFailure) -> None:
     """The default report of a failing handler: one error record with its traceback."""
-    _LOG.error(
+    import logging  # late, as everything that few programs need
+
+    logging.getLogger("broker.bus").error(
         "handler %r of peer %r failed on %s",
         failure.handler,
         failure.peer,

@@ -6,17 +6,14 @@ listeners and traces run after it was released. Source: octet reference, the ``b
 
 from __future__ import annotations
 
-import logging
 import threading
 import uuid
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sortedcontainers import SortedDict
 
-from broker.bus import trace
-from broker.bus.event import Event
 from broker.bus.fields import declaration_faults
 from broker.bus.handlers import HandlerFailure, log_failure
 from broker.bus.messages import Active, Notice, Pending, SubscriptionState
@@ -44,12 +41,14 @@ from broker.limits import (
     MAX_DELIVERY_ROUNDS,
 )
 
+if TYPE_CHECKING:
+    from broker.bus import trace
+
 Listener = Callable[[], object]
-Trace = Callable[[trace.Record], object]
+Trace = Callable[["trace.Record"], object]
 FailureReport = Callable[[HandlerFailure], object]
 
 _NEVER: Final = 1 << 63
-_LOG = logging.getLogger("broker.bus")
 
 
 class Kernel:
@@ -113,7 +112,7 @@ class Kernel:
                 self._topic_revision += 1
                 topic = Topic(name, peer, schema, binding_id=self._binding_id, revision=self._topic_revision)
                 self._topics[name] = peer._topics[name] = topic
-                self._note(trace.Declared(name, topic.publisher, topic.instance_id, topic.generation, topic.revision))
+                self._note("Declared", name, topic.publisher, topic.instance_id, topic.generation, topic.revision)
                 notice = topic.available()
                 for interested in self._interested.get(name, ()):
                     self._queue_notice(interested, notice)
@@ -152,7 +151,7 @@ class Kernel:
                         topic.subscribers[peer] = None
                         topic.refresh()
                     state = Active(topic.revision, topic.instance_id, topic.generation)
-                self._note(trace.Subscribed(peer.name, name, state))
+                self._note("Subscribed", peer.name, name, state)
                 error = None
             except BrokerError as refusal:
                 error = self._refusal(peer, "subscribe", refusal)
@@ -166,7 +165,7 @@ class Kernel:
                 self._check_request(peer, binding_id)
                 check_topic(name)
                 if self._forget(peer, name):
-                    self._note(trace.Unsubscribed(peer.name, name))
+                    self._note("Unsubscribed", peer.name, name)
                 error = None
             except BrokerError as refusal:
                 error = self._refusal(peer, "unsubscribe", refusal)
@@ -265,9 +264,7 @@ class Kernel:
         del topic.owner._topics[topic.name]
         self._topic_revision += 1
         notice = topic.unavailable(self._topic_revision)
-        self._note(
-            trace.Withdrawn(topic.name, topic.publisher, topic.instance_id, topic.generation, self._topic_revision)
-        )
+        self._note("Withdrawn", topic.name, topic.publisher, topic.instance_id, topic.generation, self._topic_revision)
         for peer, interest in self._interested.get(topic.name, {}).items():
             peer._inbox.end(interest)
             interest.topic = None
@@ -283,7 +280,7 @@ class Kernel:
         peer._inbox.closed = True
         self._published_by_gone += peer._sequence
         self._handler_errors_of_gone += peer._handler_errors
-        self._note(trace.Detached(peer.name, peer.instance_id, peer.generation, reason, retired))
+        self._note("Detached", peer.name, peer.instance_id, peer.generation, reason, retired)
         for name in list(peer._inbox.interests):
             self._forget(peer, name)
         for topic in list(peer._topics.values()):
@@ -325,16 +322,16 @@ class Kernel:
 
     # -- after the lock ------------------------------------------------------------------------------------------------
 
-    def _note(self, record: trace.Record) -> None:
+    def _note(self, kind: str, *facts: object) -> None:
+        """Journal a record of :mod:`broker.bus.trace`, which is loaded once somebody watches."""
         if self._traces:
-            self._journal.append(record)
+            from broker.bus import trace
 
-    def _published(self, event: Event, subscribers: int) -> None:
-        self._journal.append(trace.Published(event, subscribers))
+            self._journal.append(getattr(trace, kind)(*facts))
 
     def _refusal(self, peer: Peer, operation: str, error: BrokerError) -> BrokerError:
         self._refused += 1
-        self._note(trace.Refused(peer.name, operation, error))
+        self._note("Refused", peer.name, operation, error)
         return error
 
     def _conclude(self, error: BrokerError | None) -> None:
@@ -403,4 +400,6 @@ def _contained(call: Callable[..., object], *arguments: object) -> None:
     try:
         call(*arguments)
     except Exception:
-        _LOG.exception("a watcher of the bus failed: %r", call)
+        import logging  # a bus that works has nothing to log
+
+        logging.getLogger("broker.bus").exception("a watcher of the bus failed: %r", call)

@@ -12,7 +12,6 @@ from broker.bus.handlers import Handler, Registration, check_handler
 from broker.bus.hold import Held
 from broker.bus.inbox import Inbox
 from broker.bus.messages import Message, Receipt, SubscriptionState
-from broker.bus.statistics import PeerStatistics, peer_statistics
 from broker.bus.topic import Topic
 from broker.bus.typed import typed_topic
 from broker.errors import InvalidParamsError, UsageError
@@ -20,6 +19,7 @@ from broker.limits import MAX_BUS_MESSAGE_AGE_MS
 
 if TYPE_CHECKING:
     from broker.bus.bus import Bus
+    from broker.bus.statistics import PeerStatistics
 
 AsyncReader = Callable[["Peer"], AsyncIterator[Message]]
 
@@ -214,7 +214,7 @@ class Peer:
                     if bus._expiry_at > now + MAX_BUS_MESSAGE_AGE_MS:
                         bus._expiry_at = now + MAX_BUS_MESSAGE_AGE_MS
                     if bus._traces:
-                        bus._published(event, len(record.appends))
+                        bus._note("Published", event, len(record.appends))
         if bus._watched:
             bus._after()
         if error is not None:
@@ -282,6 +282,8 @@ class Peer:
 
     def statistics(self) -> PeerStatistics:
         """A snapshot of this peer's counters and queue."""
+        from broker.bus.statistics import peer_statistics  # late, as everything that few programs need
+
         with self._bus._lock:
             return peer_statistics(self, self._bus._monotonic_ms())
 
