@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from broker.bus.delivery import deliver
 from broker.bus.fields import name_fault, shown, utf8_size
-from broker.bus.inbox import Inbox
-from broker.bus.kernel import Kernel, Listener, Trace
+from broker.bus.kernel import _NO_TOPICS, Kernel, Listener, Trace
 from broker.bus.messages import Binding
 from broker.bus.peer import Peer
 from broker.bus.refusals import faults_error
@@ -27,10 +26,7 @@ class Bus(Kernel):
     thread; for speed, give a session one owner thread or loop.
     """
 
-    @property
-    def binding_id(self) -> str:
-        """Identity of the current binding; a request that names another one is refused."""
-        return self._binding_id
+    __slots__ = ()
 
     @property
     def binding_revision(self) -> int:
@@ -94,12 +90,16 @@ class Bus(Kernel):
                     observed=len(self._peers) + 1,
                     maximum=MAX_BUS_PEERS,
                 )
-            inbox = Inbox(max_frame_bytes, self._binding_id)
-            peer = Peer(self, name, instance_id or uuid.uuid4().hex, generation, inbox)
-            self._peers[peer] = None
-            self._note("Attached", name, peer.instance_id, generation)
+            if instance_id is None:
+                self._instances += 1
+            peer = Peer(self, name, self._instances if instance_id is None else instance_id, generation)
+            if max_frame_bytes != MAX_FRAME_BYTES:
+                peer._own_inbox(max_frame_bytes)
+            self._peers = (*self._peers, peer)
+            if self._traces:
+                self._note("Attached", name, peer.instance_id, generation)
             if announce_binding:
-                self._queue_notice(peer, Binding(self._binding_id, self._binding_revision))
+                self._queue_notice(peer, Binding(self.binding_id, self._binding_revision))
                 self._settle_notices()
         self._after()
         return peer
@@ -108,23 +108,21 @@ class Bus(Kernel):
         """Bind anew: topics, subscriptions and interests are gone, every peer gets ``Binding``; gives the new id."""
         with self._lock:
             self._require_open()
-            self._binding_id = uuid.uuid4().hex
+            self._binding = binding_id = uuid.uuid4().hex
             self._binding_revision += 1
-            self._topics.clear()
-            self._interested.clear()
-            notice = Binding(self._binding_id, self._binding_revision)
+            self._topics = _NO_TOPICS
+            notice = Binding(binding_id, self._binding_revision)
             for peer in self._peers:
-                peer._topics.clear()
-                inbox = peer._inbox
-                for interest in inbox.interests.values():
+                if peer._voice.topics:
+                    peer._voice.topics.clear()
+                inbox = peer._own_inbox()
+                for interest in peer._interests:
                     inbox.end(interest)
-                inbox.interests.clear()
-                inbox.binding_id = self._binding_id
-                inbox.beware()
+                inbox.binding_id = binding_id
+                peer._set_interests(())
                 self._queue_notice(peer, notice)
-            self._note("Rebound", self._binding_id, self._binding_revision)
+            self._note("Rebound", binding_id, self._binding_revision)
             self._settle_notices()
-            binding_id = self._binding_id
         self._after()
         return binding_id
 
@@ -168,14 +166,14 @@ class Bus(Kernel):
                 for topic in self._topics.values()
             )
             return BusStatistics(
-                self._binding_id,
+                self.binding_id,
                 self._binding_revision,
                 self._topic_revision,
                 self._closed,
-                self._published_by_gone + sum(peer._sequence for peer in self._peers),
+                self._published_by_gone + sum(peer._voice.sequence for peer in self._peers),
                 self._refused,
                 self._retired,
-                self._handler_errors_of_gone + sum(peer._handler_errors for peer in self._peers),
+                self._handler_errors_of_gone + sum(peer._inbox.handler_errors for peer in self._peers),
                 topics,
                 tuple(peer_statistics(peer, now) for peer in self._peers),
             )

@@ -74,7 +74,7 @@ def _deliver_next(bus: Bus, peer: Peer, now: int) -> tuple[int, KeyboardInterrup
     Gives how many messages were delivered, and what the caller of ``deliver()`` must see.
     """
     inbox = peer._inbox
-    handlers = peer._handlers
+    handlers = inbox.handlers
     # The last handler may have removed itself: what is left waits for the next one.
     message = inbox.pop_any() if handlers else None
     if message is None:
@@ -86,7 +86,7 @@ def _deliver_next(bus: Bus, peer: Peer, now: int) -> tuple[int, KeyboardInterrup
         if now - message._admitted_ms > MAX_BUS_MESSAGE_AGE_MS:
             bus._discard_stale(peer, expired=True)
             return 0, None
-        interest = inbox.interests.get(message._topic.name)
+        interest = inbox.interest(message._topic.name)
         if interest is not None and interest.reader is not None:
             try:
                 message = decoded(message, interest.reader)

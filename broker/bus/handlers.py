@@ -39,7 +39,9 @@ class Registration:
         """Stop calling the handler, at once. Idempotent."""
         self._active = False
         with self._peer._bus._lock:
-            self._peer._set_handlers(tuple(other for other in self._peer._handlers if other is not self))
+            inbox = self._peer._inbox
+            inbox.set_handlers(tuple(other for other in inbox.handlers if other is not self))
+            self._peer._bus._refresh_handled()
 
 
 def check_handler(handler: object) -> None:

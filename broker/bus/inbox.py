@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.bus.event import Event
 from broker.bus.messages import Message, message_size
@@ -24,9 +24,11 @@ from broker.limits import (
     MAX_BUS_MESSAGE_BYTES,
     MAX_BUS_QUEUE_BYTES,
     MAX_BUS_QUEUE_MESSAGES,
+    MAX_FRAME_BYTES,
 )
 
 if TYPE_CHECKING:
+    from broker.bus.handlers import Registration
     from broker.bus.hold import Held
 
 
@@ -47,7 +49,8 @@ class Inbox:
         "direct",
         "discarded",
         "expired",
-        "handler",
+        "handler_errors",
+        "handlers",
         "held",
         "interests",
         "invalidated",
@@ -59,15 +62,16 @@ class Inbox:
         "refusals",
     )
 
-    def __init__(self, max_frame_bytes: int, binding_id: str) -> None:
+    def __init__(self, max_frame_bytes: int, binding_id: str, interests: tuple[Interest, ...] = ()) -> None:
         self.binding_id: str = binding_id
         self.max_frame_bytes: int = max_frame_bytes
         self.queue: deque[Message] = deque()
         self.append: Callable[[Message], None] = self.queue.append
-        self.interests: dict[str, Interest] = {}
+        self.interests: tuple[Interest, ...] = interests
         self.careful: bool = False
         self.reads_classes: bool = False
-        self.handler: Callable[[Message], Any] | None = None
+        self.handlers: tuple[Registration, ...] = ()
+        self.handler_errors: int = 0
         self.direct: Callable[[Message], Any] | None = None
         self.closed: bool = False
         self.reader: TypedTopic | None = None
@@ -95,7 +99,7 @@ class Inbox:
     @property
     def taken(self) -> int:
         """Messages that were handed out: whatever was admitted and has not met another end."""
-        admitted = self._admitted + sum(interest.admitted for interest in self.interests.values())
+        admitted = self._admitted + sum(interest.admitted for interest in self.interests)
         return admitted - len(self.queue) - self.expired - self.invalidated - self.discarded
 
     def end(self, interest: Interest) -> None:
@@ -143,19 +147,23 @@ class Inbox:
 
     def beware(self) -> None:
         """A subscription or binding changed: what is queued may have become invalid, and classes may be read."""
-        self.reads_classes = any(interest.reader is not None for interest in self.interests.values())
+        self.reads_classes = any(interest.reader is not None for interest in self.interests)
         self.careful = self.reads_classes or bool(self.queue)
-        self.direct = None if self.careful else self.handler
+        self._choose_direct()
 
     def relax(self) -> None:
         """With nothing queued, nothing of it can be invalid."""
         if self.careful and not self.queue:
             self.beware()
 
-    def set_handler(self, handler: Callable[[Message], Any] | None) -> None:
-        """The peer's only handler; None when it has several, or none."""
-        self.handler = handler
-        self.direct = None if self.careful else handler
+    def set_handlers(self, handlers: tuple[Registration, ...]) -> None:
+        """Who the peer's messages are given to, in this order."""
+        self.handlers = handlers
+        self._choose_direct()
+
+    def _choose_direct(self) -> None:
+        plain = len(self.handlers) == 1 and not self.careful
+        self.direct = self.handlers[0].handler if plain else None
 
     def discard_stale(self, *, expired: bool) -> None:
         """Count a message that was found to be no longer deliverable."""
@@ -168,8 +176,15 @@ class Inbox:
         """Whether the message still belongs to the current binding, and an event to a subscription as it stands now."""
         if type(message) is not Event:
             return message.binding_id == self.binding_id
-        interest = self.interests.get(message._topic.name)
+        interest = self.interest(message._topic.name)
         return interest is not None and interest.topic is message._topic and message._sequence > interest.after
+
+    def interest(self, name: str) -> Interest | None:
+        """The peer's interest in the topic called ``name``, if it has one."""
+        for interest in self.interests:
+            if interest.name == name:
+                return interest
+        return None
 
     # -- taking --------------------------------------------------------------------------------------------------------
 
@@ -184,7 +199,8 @@ class Inbox:
                 if now - message._admitted_ms > MAX_BUS_MESSAGE_AGE_MS:
                     self.discard_stale(expired=True)
                     continue
-                self.reader = self.interests[message._topic.name].reader
+                interest = self.interest(message._topic.name)
+                self.reader = None if interest is None else interest.reader
             break
         self.relax()
         return message
@@ -230,3 +246,7 @@ class Inbox:
         """Discard everything queued; a closed peer's messages are never delivered."""
         while self.pop_any() is not None:
             self.discarded += 1
+
+
+NO_INBOX: Final = Inbox(MAX_FRAME_BYTES, "")
+"""What a peer has that nothing was ever queued for, shared by all of them: it is looked at and never changed."""

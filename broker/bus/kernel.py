@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +15,7 @@ from sortedcontainers import SortedDict
 
 from broker.bus.fields import declaration_faults
 from broker.bus.handlers import HandlerFailure, log_failure
+from broker.bus.inbox import NO_INBOX
 from broker.bus.messages import Active, Notice, Pending, SubscriptionState
 from broker.bus.peer import Peer
 from broker.bus.refusals import (
@@ -49,29 +49,67 @@ Trace = Callable[["trace.Record"], object]
 FailureReport = Callable[[HandlerFailure], object]
 
 _NEVER: Final = 1 << 63
+_NO_TOPICS: Final[SortedDict[str, Topic]] = SortedDict()
+"""The topics of a bus that has none, shared by all of them: looked at and never changed."""
+_SYSTEM_CLOCK: Final = (SystemClock().unix_ms, SystemClock().monotonic_ms)
 
 
 class Kernel:
     """What :class:`broker.Bus` is built on; peers and the bus call it, nobody else does."""
 
+    __slots__ = (
+        "__weakref__",
+        "_admitted",
+        "_admitted_bytes",
+        "_binding",
+        "_binding_revision",
+        "_closed",
+        "_expiry_at",
+        "_handled",
+        "_handler_errors_of_gone",
+        "_in_delivery",
+        "_instances",
+        "_journal",
+        "_listeners",
+        "_lock",
+        "_monotonic_ms",
+        "_notices",
+        "_peers",
+        "_published_by_gone",
+        "_refused",
+        "_report",
+        "_retired",
+        "_seed",
+        "_stirred",
+        "_telling",
+        "_topic_revision",
+        "_topics",
+        "_traces",
+        "_unix_ms",
+        "_watched",
+    )
+
     def __init__(self, clock: Clock | None = None, *, on_handler_error: FailureReport = log_failure) -> None:
-        clock = SystemClock() if clock is None else clock
-        self._unix_ms = clock.unix_ms
-        self._monotonic_ms = clock.monotonic_ms
+        if clock is None or type(clock) is SystemClock:
+            self._unix_ms, self._monotonic_ms = _SYSTEM_CLOCK
+        else:
+            self._unix_ms, self._monotonic_ms = clock.unix_ms, clock.monotonic_ms
         self._report = on_handler_error
         self._lock = threading.Lock()
-        self._binding_id = uuid.uuid4().hex
+        # Random, so that no two buses share an id; those of this bus follow from it when somebody asks for them.
+        self._seed = uuid.uuid4().int
+        self._instances = 0
+        self._binding: str | None = None
         self._binding_revision = 1
         self._topic_revision = 0
-        self._topics: SortedDict[str, Topic] = SortedDict()
-        self._peers: dict[Peer, None] = {}
+        self._topics: SortedDict[str, Topic] = _NO_TOPICS
+        self._peers: tuple[Peer, ...] = ()
         self._handled: tuple[Peer, ...] = ()
         # Set by every admission: a delivery that finds it unset after a round is over.
         self._stirred = False
         # The peers whose queues the delivering thread takes from, without the lock, until its round is over.
         self._in_delivery: tuple[Peer, ...] | None = None
-        self._interested: dict[str, dict[Peer, Interest]] = {}
-        self._notices: deque[tuple[Peer, Notice]] = deque()
+        self._notices: list[tuple[Peer, Notice]] | None = None
         # No queued event is older than this allows; nobody looks at ages until it has passed.
         self._expiry_at = _NEVER
         # Everything that was ever admitted: no inbox got more. What the room of a topic is measured by.
@@ -85,8 +123,16 @@ class Kernel:
         self._listeners: tuple[Listener, ...] = ()
         self._traces: tuple[Trace, ...] = ()
         self._watched = False
-        self._journal: list[trace.Record] = []
+        self._journal: list[trace.Record] | None = None
         self._telling = False
+
+    @property
+    def binding_id(self) -> str:
+        """Identity of the current binding; a request that names another one is refused."""
+        return self._instance_id(0) if self._binding is None else self._binding
+
+    def _instance_id(self, number: int) -> str:
+        return f"{(self._seed + number) % 2**128:032x}"
 
     # -- requests of peers ---------------------------------------------------------------------------------------------
 
@@ -110,11 +156,13 @@ class Kernel:
                 if older is not None:
                     self._withdraw(older)
                 self._topic_revision += 1
-                topic = Topic(name, peer, schema, binding_id=self._binding_id, revision=self._topic_revision)
-                self._topics[name] = peer._topics[name] = topic
+                topic = Topic(name, peer, schema, binding_id=self.binding_id, revision=self._topic_revision)
+                if self._topics is _NO_TOPICS:
+                    self._topics = SortedDict()
+                self._topics[name] = topic.voice.topics[name] = topic
                 self._note("Declared", name, topic.publisher, topic.instance_id, topic.generation, topic.revision)
                 notice = topic.available()
-                for interested in self._interested.get(name, ()):
+                for interested, _ in self._interested(name):
                     self._queue_notice(interested, notice)
                 self._settle_notices()
                 error = None
@@ -131,22 +179,23 @@ class Kernel:
                 topic = self._topics.get(name)
                 if reader is not None and topic is not None and (faults := reader.mismatches(topic.schema.fields)):
                     raise faults_error(f"{reader.cls.__qualname__} cannot read {name}", faults, topic=name)
-                interests = peer._inbox.interests
-                interest = interests.get(name)
+                interest = _interest(peer, name)
                 if interest is None:
-                    if len(interests) >= MAX_BUS_SUBSCRIPTIONS:
-                        raise too_many_subscriptions(name, peer.name, len(interests))
-                    interest = interests[name] = Interest()
-                    self._interested.setdefault(name, {})[peer] = interest
-                if interest.reader is not reader:
+                    if len(peer._interests) >= MAX_BUS_SUBSCRIPTIONS:
+                        raise too_many_subscriptions(name, peer.name, len(peer._interests))
+                    interest = Interest(name)
                     interest.reader = reader
-                    peer._inbox.beware()
+                    peer._set_interests((*peer._interests, interest))
+                elif interest.reader is not reader:
+                    interest.reader = reader
+                    peer._set_interests(peer._interests)
                 if topic is None:
                     state = Pending(self._topic_revision)
                 else:
                     if interest.topic is None:
+                        peer._own_inbox()
                         interest.topic = topic
-                        interest.after = topic.owner._sequence
+                        interest.after = topic.voice.sequence
                         interest.since = None if peer._draining else topic.published
                         topic.subscribers[peer] = None
                         topic.refresh()
@@ -174,7 +223,7 @@ class Kernel:
     def _drain(self, peer: Peer) -> None:
         with self._lock:
             peer._draining = True
-            for interest in peer._inbox.interests.values():
+            for interest in peer._interests:
                 if interest.topic is not None:
                     peer._inbox.end(interest)
                     interest.topic.refresh()
@@ -241,69 +290,76 @@ class Kernel:
         if peer._close_reason is not None:
             raise CapabilityMismatchError(f"peer {peer.name} is closed: {peer._close_reason}", subscriber=peer.name)
         if binding_id is not None:
-            check_binding_id(binding_id, self._binding_id)
+            check_binding_id(binding_id, self.binding_id)
 
     # -- transitions that several requests share -----------------------------------------------------------------------
 
     def _forget(self, peer: Peer, name: str) -> bool:
-        interest = peer._inbox.interests.pop(name, None)
+        interest = _interest(peer, name)
         if interest is None:
             return False
-        del self._interested[name][peer]
-        if not self._interested[name]:
-            del self._interested[name]
-        peer._inbox.end(interest)
         if interest.topic is not None:
+            peer._inbox.end(interest)
             del interest.topic.subscribers[peer]
             interest.topic.refresh()
-        peer._inbox.beware()
+        peer._set_interests(tuple(other for other in peer._interests if other is not interest))
         return True
+
+    def _interested(self, name: str) -> list[tuple[Peer, Interest]]:
+        """Who is interested in the topic called ``name``. Asked rarely, so no index is kept of it."""
+        found = ((peer, _interest(peer, name)) for peer in self._peers)
+        return [(peer, interest) for peer, interest in found if interest is not None]
 
     def _withdraw(self, topic: Topic) -> None:
         del self._topics[topic.name]
-        del topic.owner._topics[topic.name]
+        del topic.voice.topics[topic.name]
         self._topic_revision += 1
         notice = topic.unavailable(self._topic_revision)
         self._note("Withdrawn", topic.name, topic.publisher, topic.instance_id, topic.generation, self._topic_revision)
-        for peer, interest in self._interested.get(topic.name, {}).items():
-            peer._inbox.end(interest)
-            interest.topic = None
-            peer._inbox.beware()
+        for peer, interest in self._interested(topic.name):
+            if interest.topic is not None:
+                peer._inbox.end(interest)
+                interest.topic = None
+                peer._inbox.beware()
             self._queue_notice(peer, notice)
 
     def _remove(self, peer: Peer, reason: str, *, retired: bool = False) -> None:
-        if peer not in self._peers:
+        if peer._close_reason is not None:
             return
-        del self._peers[peer]
+        self._peers = tuple(other for other in self._peers if other is not peer)
         self._refresh_handled()
         peer._close_reason = reason
-        peer._inbox.closed = True
-        self._published_by_gone += peer._sequence
-        self._handler_errors_of_gone += peer._handler_errors
+        if peer._inbox is not NO_INBOX:
+            peer._inbox.closed = True
+        self._published_by_gone += peer._voice.sequence
+        self._handler_errors_of_gone += peer._inbox.handler_errors
         self._note("Detached", peer.name, peer.instance_id, peer.generation, reason, retired)
-        for name in list(peer._inbox.interests):
-            self._forget(peer, name)
-        for topic in list(peer._topics.values()):
+        for interest in peer._interests:
+            self._forget(peer, interest.name)
+        for topic in list(peer._voice.topics.values()):
             self._withdraw(topic)
         peer._inbox.clear()
 
     def _queue_notice(self, peer: Peer, notice: Notice) -> None:
+        if self._notices is None:
+            self._notices = []
         self._notices.append((peer, notice))
 
     def _settle_notices(self) -> None:
         """Admit queued notices; a peer without room is retired, which may withdraw topics and cause further notices."""
         while self._notices:
-            peer, notice = self._notices.popleft()
+            peer, notice = self._notices.pop(0)
             if peer._close_reason is not None or peer._draining:
                 continue
             size = len(notice.frame)
-            fault = peer._inbox.shortage(size)
+            inbox = peer._own_inbox()
+            fault = inbox.shortage(size)
             if fault is not None:
                 # What has expired makes room first, as it does for an event.
-                peer._inbox.sweep(self._monotonic_ms(), delivering=peer in (self._in_delivery or ()))
-                fault = peer._inbox.shortage(size)
+                inbox.sweep(self._monotonic_ms(), delivering=peer in (self._in_delivery or ()))
+                fault = inbox.shortage(size)
             if fault is None:
-                peer._inbox.put(notice)
+                inbox.put(notice)
                 self._admitted += 1
                 self._admitted_bytes += size
                 self._stirred = True
@@ -327,6 +383,8 @@ class Kernel:
         if self._traces:
             from broker.bus import trace
 
+            if self._journal is None:
+                self._journal = []
             self._journal.append(getattr(trace, kind)(*facts))
 
     def _refusal(self, peer: Peer, operation: str, error: BrokerError) -> BrokerError:
@@ -352,7 +410,7 @@ class Kernel:
             if self._telling:
                 return False
             self._telling = True
-            records, self._journal = self._journal, []
+            records, self._journal = self._journal or [], None
         try:
             for record in records:
                 for watcher in self._traces:
@@ -386,14 +444,21 @@ class Kernel:
             peer._inbox.relax()
 
     def _refresh_handled(self) -> None:
-        self._handled = tuple(peer for peer in self._peers if peer._handlers)
+        self._handled = tuple(peer for peer in self._peers if peer._inbox.handlers)
 
     def _handler_failed(self, peer: Peer, failure: HandlerFailure) -> None:
         with self._lock:
-            peer._handler_errors += 1
-            if peer not in self._peers:
+            peer._inbox.handler_errors += 1
+            if peer._close_reason is not None:
                 self._handler_errors_of_gone += 1
         _contained(self._report, failure)
+
+
+def _interest(peer: Peer, name: str) -> Interest | None:
+    for interest in peer._interests:
+        if interest.name == name:
+            return interest
+    return None
 
 
 def _contained(call: Callable[..., object], *arguments: object) -> None:

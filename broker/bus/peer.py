@@ -10,12 +10,12 @@ from broker.bus.event import Event
 from broker.bus.fields import Field
 from broker.bus.handlers import Handler, Registration, check_handler
 from broker.bus.hold import Held
-from broker.bus.inbox import Inbox
+from broker.bus.inbox import NO_INBOX, Inbox
 from broker.bus.messages import Message, Receipt, SubscriptionState
-from broker.bus.topic import Topic
+from broker.bus.topic import NO_VOICE, Interest, Voice
 from broker.bus.typed import typed_topic
 from broker.errors import InvalidParamsError, UsageError
-from broker.limits import MAX_BUS_MESSAGE_AGE_MS
+from broker.limits import MAX_BUS_MESSAGE_AGE_MS, MAX_FRAME_BYTES
 
 if TYPE_CHECKING:
     from broker.bus.bus import Bus
@@ -40,33 +40,26 @@ class Peer:
         "__weakref__",
         "_bus",
         "_close_reason",
-        "_digits",
         "_draining",
         "_generation",
-        "_handler_errors",
-        "_handlers",
         "_inbox",
-        "_instance_id",
-        "_longer_from",
+        "_instance",
+        "_interests",
         "_name",
-        "_sequence",
-        "_topics",
+        "_voice",
     )
 
-    def __init__(self, bus: Bus, name: str, instance_id: str, generation: int, inbox: Inbox) -> None:
+    def __init__(self, bus: Bus, name: str, instance: str | int, generation: int) -> None:
         self._bus = bus
         self._name = name
-        self._instance_id = instance_id
+        self._instance = instance
         self._generation = generation
-        self._inbox = inbox
-        self._sequence = 0
-        self._digits = 1  # of the next sequence, which has one more from _longer_from on
-        self._longer_from = 10
-        self._topics: dict[str, Topic] = {}
+        # Most peers of most sessions are idle: queues and topics are theirs from the first one on.
+        self._inbox: Inbox = NO_INBOX
+        self._voice: Voice = NO_VOICE
+        self._interests: tuple[Interest, ...] = ()
         self._draining = False
         self._close_reason: str | None = None
-        self._handlers: tuple[Registration, ...] = ()
-        self._handler_errors = 0
 
     @property
     def bus(self) -> Bus:
@@ -81,7 +74,8 @@ class Peer:
     @property
     def instance_id(self) -> str:
         """Identity of the plugin or process, kept over its generations."""
-        return self._instance_id
+        instance = self._instance
+        return instance if isinstance(instance, str) else self._bus._instance_id(instance)
 
     @property
     def generation(self) -> int:
@@ -180,17 +174,18 @@ class Peer:
                 record is None
                 or record.owner is not self
                 or type(clean) is not dict
-                or (binding_id is not None and binding_id != bus._binding_id)
+                or (binding_id is not None and binding_id != record.binding_id)
                 or (payload_bytes := record.measure(clean)) < 0
             ):
                 error = bus._publication_refusal(self, topic, clean, binding_id)
             else:
                 published_at_ms = bus._unix_ms()
-                sequence = self._sequence + 1
-                if sequence >= self._longer_from:
-                    self._digits += 1
-                    self._longer_from *= 10
-                size = record.fixed_bytes + payload_bytes + self._digits
+                voice = record.voice
+                sequence = voice.sequence + 1
+                if sequence >= voice.longer_from:
+                    voice.digits += 1
+                    voice.longer_from *= 10
+                size = record.fixed_bytes + payload_bytes + voice.digits
                 # Thirteen digits, from the year 2001 to 2286.
                 size += 13 if 10**12 <= published_at_ms < 10**13 else len(str(published_at_ms))
                 admitted_bytes = bus._admitted_bytes + size
@@ -206,7 +201,7 @@ class Peer:
                     event = Event(record, clean, sequence, published_at_ms, now, size)
                     for append in record.appends:
                         append(event)
-                    self._sequence = sequence
+                    voice.sequence = sequence
                     record.published += 1
                     bus._admitted += 1
                     bus._admitted_bytes = admitted_bytes
@@ -264,13 +259,10 @@ class Peer:
         check_handler(handler)
         registration = Registration(self, handler)
         with self._bus._lock:
-            self._set_handlers((*self._handlers, registration))
+            inbox = self._own_inbox()
+            inbox.set_handlers((*inbox.handlers, registration))
+            self._bus._refresh_handled()
         return registration
-
-    def _set_handlers(self, handlers: tuple[Registration, ...]) -> None:
-        self._handlers = handlers
-        self._inbox.set_handler(handlers[0].handler if len(handlers) == 1 else None)
-        self._bus._refresh_handled()
 
     def drain(self) -> None:
         """Admit nothing more to this peer; what is queued can still be taken. A draining subscriber never refuses."""
@@ -295,7 +287,27 @@ class Peer:
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "draining" if self._draining else "open"
-        return f"<Peer {self._name} instance={self._instance_id} generation={self._generation} {state}>"
+        return f"<Peer {self._name} instance={self.instance_id} generation={self._generation} {state}>"
+
+    # -- for the kernel, under its lock --------------------------------------------------------------------------------
+
+    def _own_inbox(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> Inbox:
+        if self._inbox is NO_INBOX:
+            self._inbox = Inbox(max_frame_bytes, self._bus.binding_id, self._interests)
+            self._inbox.beware()
+        return self._inbox
+
+    def _own_voice(self) -> Voice:
+        if self._voice is NO_VOICE:
+            self._voice = Voice()
+        return self._voice
+
+    def _set_interests(self, interests: tuple[Interest, ...]) -> None:
+        """Have these interests from now on; what is queued may not be valid under them."""
+        self._interests = interests
+        if self._inbox is not NO_INBOX:
+            self._inbox.interests = interests
+            self._inbox.beware()
 
     @staticmethod
     def _typed_publication(value: Any, payload: Any) -> tuple[str, Any]:

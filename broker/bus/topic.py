@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.bus.event import event_frame_parts
 from broker.bus.messages import Message, TopicAvailable, TopicUnavailable
@@ -13,6 +13,21 @@ from broker.limits import MAX_BUS_MESSAGE_BYTES
 if TYPE_CHECKING:
     from broker.bus.peer import Peer
     from broker.bus.typed import TypedTopic
+
+
+class Voice:
+    """What one peer has said: the sequence of its last publication over all its topics, which are the current ones.
+
+    ``digits`` is how many the next sequence has; it has one more from ``longer_from`` on.
+    """
+
+    __slots__ = ("digits", "longer_from", "sequence", "topics")
+
+    def __init__(self) -> None:
+        self.sequence: int = 0
+        self.digits: int = 1
+        self.longer_from: int = 10
+        self.topics: dict[str, Topic] = {}
 
 
 class Topic:
@@ -41,11 +56,13 @@ class Topic:
         "schema",
         "size_limit",
         "subscribers",
+        "voice",
     )
 
     def __init__(self, name: str, owner: Peer, schema: Schema, *, binding_id: str, revision: int) -> None:
         self.name: str = name
         self.owner: Peer = owner
+        self.voice: Voice = owner._own_voice()
         self.publisher: str = owner.name
         self.instance_id: str = owner.instance_id
         self.generation: int = owner.generation
@@ -91,15 +108,20 @@ class Interest:
     when its events began to be admitted for this interest, None while they are not.
     """
 
-    __slots__ = ("after", "reader", "since", "topic")
+    __slots__ = ("after", "name", "reader", "since", "topic")
 
-    def __init__(self, reader: TypedTopic | None = None) -> None:
+    def __init__(self, name: str) -> None:
+        self.name: str = name
         self.topic: Topic | None = None
         self.after: int = 0
         self.since: int | None = None
-        self.reader: TypedTopic | None = reader
+        self.reader: TypedTopic | None = None
 
     @property
     def admitted(self) -> int:
         """How many events were admitted for this subscription as it stands now."""
         return 0 if self.since is None or self.topic is None else self.topic.published - self.since
+
+
+NO_VOICE: Final = Voice()
+"""What a peer has that never declared a topic, shared by all of them: it is looked at and never changed."""
