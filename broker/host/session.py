@@ -7,6 +7,7 @@ import random
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -67,11 +68,8 @@ class Session:
         self.clock = clock
         self.settings = settings
         self.bus: Bus = Bus(clock)
-        self.diagnostics: deque[Diagnostic] = deque(maxlen=MAX_DIAGNOSTICS)
         self.diagnostics_dropped: int = 0
         self._host = host
-        self.names: QualifiedNames = QualifiedNames()
-        self.artifacts: ArtifactRegistry = ArtifactRegistry()
         self.approve: Approve = host.approve
         self._extensions: dict[str, Extension] = {}
         self._servers: dict[str, McpServer] = {}
@@ -79,8 +77,24 @@ class Session:
         self._server_failures: dict[str, tuple[int, int]] = {}
         self._observers: tuple[Observer, ...] = ()
         self._closing: Outcome[None] | None = None
-        self._random = random.Random()  # noqa: S311 - spreads restarts, protects nothing
         self._unlisten = self.bus.add_listener(self.changed)
+
+    # A host may have very many sessions, and most of them are idle: these are made for those that need them.
+
+    @cached_property
+    def diagnostics(self) -> deque[Diagnostic]:
+        """What was reported of the session's extensions and servers, the newest 1024."""
+        return deque(maxlen=MAX_DIAGNOSTICS)
+
+    @cached_property
+    def names(self) -> QualifiedNames:
+        """The names that models know the tools of MCP servers by."""
+        return QualifiedNames()
+
+    @cached_property
+    def artifacts(self) -> ArtifactRegistry:
+        """The artifacts that calls of MCP servers brought."""
+        return ArtifactRegistry()
 
     @property
     def extensions(self) -> Mapping[str, Extension]:
@@ -298,7 +312,7 @@ class Session:
 
     def random_below(self, bound: int) -> int:
         """A random integer from 0 to below ``bound``; tests replace it."""
-        return self._random.randrange(bound)
+        return random.randrange(bound)  # noqa: S311 - spreads restarts, protects nothing
 
     def _require_open(self) -> None:
         if self._closing is not None:
