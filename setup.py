@@ -7,7 +7,7 @@ import os
 
 from setuptools import setup
 
-KERNEL = ["bus", "delivery", "event", "hold", "inbox", "kernel", "peer", "screening", "topic"]
+KERNEL = ["bus", "delivery", "event", "hold", "inbox", "kernel", "peer", "screening", "topic", "watching"]
 # The compiler reads types, so it needs whatever the kernel imports.
 COMPILER = ["mypy[mypyc]>=1.15", "attrs", "cattrs", "orjson", "sortedcontainers", "sortedcontainers-stubs"]
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, overload
 
 from broker.bus.delivery import deliver
 from broker.bus.fields import name_fault, shown, utf8_size
-from broker.bus.kernel import _NO_TOPICS, Kernel, Listener, Trace
+from broker.bus.kernel import NO_TOPICS, Kernel
 from broker.bus.messages import Binding
 from broker.bus.peer import Peer
 from broker.bus.refusals import faults_error
+from broker.bus.watching import Listener, Trace
 from broker.errors import Fault, InvalidParamsError, ResourceExhaustedError
 from broker.limits import MAX_BUS_INSTANCE_ID_BYTES, MAX_BUS_PEERS, MAX_FRAME_BYTES, MAX_PORTABLE_INTEGER
 
@@ -110,7 +111,7 @@ class Bus(Kernel):
             self._require_open()
             self._binding = binding_id = uuid.uuid4().hex
             self._binding_revision += 1
-            self._topics = _NO_TOPICS
+            self._topics = NO_TOPICS
             notice = Binding(binding_id, self._binding_revision)
             for peer in self._peers:
                 if peer._voice.topics:

@@ -24,7 +24,7 @@ def deliver(bus: Bus) -> int:
         if now is None:
             break
         try:
-            total += _round(bus, bus._handled, now)
+            total += _round(bus, bus._in_delivery or (), now)
         finally:
             bus._in_delivery = None
         # Without the lock: who comes between looks once more whether its work is left to it (Kernel._begin_round).

@@ -6,10 +6,9 @@ listeners and traces run after it was released. Source: octet reference, the ``b
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sortedcontainers import SortedDict
 
@@ -31,6 +30,7 @@ from broker.bus.refusals import (
 from broker.bus.schema import compile_schema
 from broker.bus.topic import Interest, Topic
 from broker.bus.typed import TypedTopic
+from broker.bus.watching import Watched, contained
 from broker.clock import Clock, SystemClock
 from broker.errors import BrokerError, CapabilityMismatchError, Fault, InvalidParamsError
 from broker.limits import (
@@ -38,23 +38,17 @@ from broker.limits import (
     MAX_BUS_MESSAGE_BYTES,
     MAX_BUS_SUBSCRIPTIONS,
     MAX_BUS_TOPICS,
-    MAX_DELIVERY_ROUNDS,
 )
 
-if TYPE_CHECKING:
-    from broker.bus import trace
-
-Listener = Callable[[], object]
-Trace = Callable[["trace.Record"], object]
 FailureReport = Callable[[HandlerFailure], object]
 
 _NEVER: Final = 1 << 63
-_NO_TOPICS: Final[SortedDict[str, Topic]] = SortedDict()
+NO_TOPICS: Final[SortedDict[str, Topic]] = SortedDict()
 """The topics of a bus that has none, shared by all of them: looked at and never changed."""
 _SYSTEM_CLOCK: Final = (SystemClock().unix_ms, SystemClock().monotonic_ms)
 
 
-class Kernel:
+class Kernel(Watched):
     """What :class:`broker.Bus` is built on; peers and the bus call it, nobody else does."""
 
     __slots__ = (
@@ -69,40 +63,33 @@ class Kernel:
         "_handler_errors_of_gone",
         "_in_delivery",
         "_instances",
-        "_journal",
-        "_listeners",
-        "_lock",
         "_monotonic_ms",
         "_notices",
         "_peers",
         "_published_by_gone",
-        "_refused",
         "_report",
         "_retired",
         "_seed",
         "_stirred",
-        "_telling",
         "_topic_revision",
         "_topics",
-        "_traces",
         "_unix_ms",
-        "_watched",
     )
 
     def __init__(self, clock: Clock | None = None, *, on_handler_error: FailureReport = log_failure) -> None:
+        super().__init__()
         if clock is None or type(clock) is SystemClock:
             self._unix_ms, self._monotonic_ms = _SYSTEM_CLOCK
         else:
             self._unix_ms, self._monotonic_ms = clock.unix_ms, clock.monotonic_ms
         self._report = on_handler_error
-        self._lock = threading.Lock()
         # Random, so that no two buses share an id; those of this bus follow from it when somebody asks for them.
         self._seed = uuid.uuid4().int
         self._instances = 0
         self._binding: str | None = None
         self._binding_revision = 1
         self._topic_revision = 0
-        self._topics: SortedDict[str, Topic] = _NO_TOPICS
+        self._topics: SortedDict[str, Topic] = NO_TOPICS
         self._peers: tuple[Peer, ...] = ()
         self._handled: tuple[Peer, ...] = ()
         # Set by every admission: a delivery that finds it unset after a round is over.
@@ -116,15 +103,9 @@ class Kernel:
         self._admitted = 0
         self._admitted_bytes = 0
         self._closed = False
-        self._refused = 0
         self._published_by_gone = 0
         self._handler_errors_of_gone = 0
         self._retired = 0
-        self._listeners: tuple[Listener, ...] = ()
-        self._traces: tuple[Trace, ...] = ()
-        self._watched = False
-        self._journal: list[trace.Record] | None = None
-        self._telling = False
 
     @property
     def binding_id(self) -> str:
@@ -157,7 +138,7 @@ class Kernel:
                     self._withdraw(older)
                 self._topic_revision += 1
                 topic = Topic(name, peer, schema, binding_id=self.binding_id, revision=self._topic_revision)
-                if self._topics is _NO_TOPICS:
+                if self._topics is NO_TOPICS:
                     self._topics = SortedDict()
                 self._topics[name] = topic.voice.topics[name] = topic
                 self._note("Declared", name, topic.publisher, topic.instance_id, topic.generation, topic.revision)
@@ -376,54 +357,10 @@ class Kernel:
                 oldest.append(left)
         self._expiry_at = min(oldest) + MAX_BUS_MESSAGE_AGE_MS if oldest else _NEVER
 
-    # -- after the lock ------------------------------------------------------------------------------------------------
-
-    def _note(self, kind: str, *facts: object) -> None:
-        """Journal a record of :mod:`broker.bus.trace`, which is loaded once somebody watches."""
-        if self._traces:
-            from broker.bus import trace
-
-            if self._journal is None:
-                self._journal = []
-            self._journal.append(getattr(trace, kind)(*facts))
-
-    def _refusal(self, peer: Peer, operation: str, error: BrokerError) -> BrokerError:
-        self._refused += 1
-        self._note("Refused", peer.name, operation, error)
-        return error
-
-    def _conclude(self, error: BrokerError | None) -> None:
-        self._after()
-        if error is not None:
-            raise error
-
-    def _after(self) -> None:
-        for _ in range(MAX_DELIVERY_ROUNDS):
-            if not self._journal or not self._tell_traces():
-                break
-        for listener in self._listeners:
-            _contained(listener)
-
-    def _tell_traces(self) -> bool:
-        """Hand out the journal, unless a call further out is doing so: what a watcher causes comes after its cause."""
-        with self._lock:
-            if self._telling:
-                return False
-            self._telling = True
-            records, self._journal = self._journal or [], None
-        try:
-            for record in records:
-                for watcher in self._traces:
-                    _contained(watcher, record)
-        finally:
-            with self._lock:
-                self._telling = False
-        return True
-
     # -- delivery and statistics ---------------------------------------------------------------------------------------
 
     def _begin_round(self) -> int | None:
-        """The time of a new round over ``_handled``, for the one thread that delivers; None when another one does."""
+        """The time of a new round over ``_in_delivery``, for the one thread that delivers; else None."""
         with self._lock:
             if self._in_delivery is not None:
                 # Whoever delivers goes another round, so that what this caller published is not left lying.
@@ -451,7 +388,7 @@ class Kernel:
             peer._inbox.handler_errors += 1
             if peer._close_reason is not None:
                 self._handler_errors_of_gone += 1
-        _contained(self._report, failure)
+        contained(self._report, failure)
 
 
 def _interest(peer: Peer, name: str) -> Interest | None:
@@ -459,12 +396,3 @@ def _interest(peer: Peer, name: str) -> Interest | None:
         if interest.name == name:
             return interest
     return None
-
-
-def _contained(call: Callable[..., object], *arguments: object) -> None:
-    try:
-        call(*arguments)
-    except Exception:
-        import logging  # a bus that works has nothing to log
-
-        logging.getLogger("broker.bus").exception("a watcher of the bus failed: %r", call)
