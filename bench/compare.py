@@ -10,7 +10,7 @@ from bench.contestants import BARE, BROKER, OURS, SAME_WORK
 from bench.loop_contestants import LOOP
 from bench.machine import describe
 from bench.payloads import FOUR
-from bench.rounds import ROUNDS, measure, ratio
+from bench.rounds import ROUNDS, Workload, measure, ratio
 
 CONTESTANTS = BROKER | SAME_WORK | BARE | LOOP
 
@@ -27,7 +27,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"{key}: {value}")
     names = [name for name in CONTESTANTS if name in given.only or name == given.ours]
     for subscribers in given.subscribers:
-        times = measure({name: CONTESTANTS[name](subscribers, FOUR) for name in names}, FOUR.fresh, rounds=given.rounds)
+        workloads = {name: Workload(CONTESTANTS[name](subscribers, FOUR), FOUR.fresh) for name in names}
+        times = measure(workloads, rounds=given.rounds)
         ours = statistics.median(times[given.ours]) * 1e6
         print(f"\n{subscribers} subscribers; median microseconds of {given.ours}: {ours:.2f}")
         for name in names:

@@ -10,8 +10,10 @@ from bench.machine import describe
 
 
 @pytest.fixture(autouse=True)
-def name_the_machine(benchmark: Any) -> None:
-    benchmark.extra_info.update(describe())
+def name_the_machine(request: pytest.FixtureRequest) -> None:
+    if "benchmark" in request.fixturenames:
+        benchmark: Any = request.getfixturevalue("benchmark")
+        benchmark.extra_info.update(describe())
 
 
 def pytest_report_header() -> list[str]:

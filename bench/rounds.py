@@ -10,7 +10,7 @@ import gc
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from attrs import frozen
@@ -23,7 +23,15 @@ Run: TypeAlias = Callable[[Sequence[Any]], object]
 """Does one operation for each of the inputs it is given."""
 
 Feed: TypeAlias = Callable[[int], Sequence[Any]]
-"""Makes that many inputs; not part of what is timed."""
+"""Makes that many inputs, or fewer if no more fit, and tidies up before; not part of what is timed."""
+
+
+@frozen
+class Workload:
+    """What is timed and what it is fed with."""
+
+    run: Run
+    feed: Feed
 
 
 @frozen
@@ -63,10 +71,10 @@ def each(operation: Callable[[Any], object]) -> Run:
 
 
 def measure(
-    contestants: Mapping[str, Run], feed: Feed, *, rounds: int = ROUNDS, round_seconds: float = ROUND_SECONDS
+    contestants: Mapping[str, Workload], *, rounds: int = ROUNDS, round_seconds: float = ROUND_SECONDS
 ) -> dict[str, list[float]]:
     """Seconds for one operation of each contestant, one value a round. The order turns from round to round."""
-    counts = {name: _calibrate(run, feed, round_seconds) for name, run in contestants.items()}
+    counts = {name: _calibrate(workload, round_seconds) for name, workload in contestants.items()}
     times: dict[str, list[float]] = {name: [] for name in contestants}
     names = list(contestants)
     gc.collect()
@@ -75,27 +83,44 @@ def measure(
         for number in range(rounds):
             turn = number % len(names)
             for name in names[turn:] + names[:turn]:
-                inputs = feed(counts[name])
-                times[name].append(_time(contestants[name], inputs) / len(inputs))
+                times[name].append(_seconds_each(contestants[name], counts[name]))
             gc.collect()
     finally:
         gc.enable()
     return times
 
 
-def _calibrate(run: Run, feed: Feed, seconds: float) -> int:
+def _calibrate(workload: Workload, round_seconds: float) -> int:
     count = 1
-    while (took := _time(run, feed(count))) < seconds / 4 and count < MAX_OPERATIONS:
+    while (took := _seconds_each(workload, count) * count) < round_seconds / 4 and count < MAX_OPERATIONS:
         count *= 4
-    return max(1, min(MAX_OPERATIONS, round(count * seconds / took)))
+    return max(1, min(MAX_OPERATIONS, round(count * round_seconds / took)))
 
 
-def _time(run: Run, inputs: Sequence[Any]) -> float:
+def _seconds_each(workload: Workload, count: int) -> float:
+    inputs = workload.feed(count)
     start = time.perf_counter()
-    run(inputs)
-    return time.perf_counter() - start
+    workload.run(inputs)
+    return (time.perf_counter() - start) / len(inputs)
 
 
 def progress(text: str) -> None:
     """Say on stderr what is being measured."""
     print(f"{time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)
+
+
+Turn: TypeAlias = Callable[[], Awaitable[float]]
+"""Does a fixed number of operations and gives the seconds for one of them."""
+
+
+async def take_turns(contestants: Mapping[str, Turn], *, rounds: int = ROUNDS) -> dict[str, list[float]]:
+    """As :func:`measure`, for contestants that wait for something. A first round warms everything up."""
+    names = list(contestants)
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(rounds + 1):
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            seconds = await contestants[name]()
+            if number:
+                times[name].append(seconds)
+    return times

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from bench import rounds
-from bench.rounds import Spread, each, measure, ratio
+from bench.rounds import Spread, Workload, each, measure, ratio
 
 
 def test_a_ratio_is_taken_within_each_round() -> None:
@@ -41,13 +41,13 @@ def test_every_contestant_runs_once_a_round_on_inputs_of_its_own_and_they_take_t
     order: list[str] = []
     monkeypatch.setattr(rounds.time, "perf_counter", lambda: now)
 
-    def contestant(name: str, seconds: float) -> rounds.Run:
+    def contestant(name: str, seconds: float) -> Workload:
         def run(inputs: Sequence[int]) -> None:
             nonlocal now
             order.append(name)
             now += seconds * len(inputs)
 
-        return run
+        return Workload(run, feed)
 
     def feed(count: int) -> list[int]:
         nonlocal now
@@ -56,7 +56,7 @@ def test_every_contestant_runs_once_a_round_on_inputs_of_its_own_and_they_take_t
         fed.extend(range(first, first + count))
         return fed[first:]
 
-    times = measure({"a": contestant("a", 1.0), "b": contestant("b", 0.25)}, feed, rounds=3, round_seconds=1.0)
+    times = measure({"a": contestant("a", 1.0), "b": contestant("b", 0.25)}, rounds=3, round_seconds=1.0)
     assert times == {"a": [1.0, 1.0, 1.0], "b": [0.25, 0.25, 0.25]}
     assert order[-6:] == ["a", "b", "b", "a", "a", "b"]
     assert fed == list(range(len(fed)))
@@ -67,13 +67,25 @@ def test_a_contestant_does_about_a_rounds_worth_but_never_more_than_the_most(mon
     monkeypatch.setattr(rounds.time, "perf_counter", lambda: now)
     counts: dict[str, int] = {}
 
-    def contestant(name: str, seconds: float) -> rounds.Run:
+    def contestant(name: str, seconds: float) -> Workload:
         def run(inputs: Sequence[int]) -> None:
             nonlocal now
             counts[name] = len(inputs)
             now += seconds * len(inputs)
 
-        return run
+        return Workload(run, range)
 
-    measure({"slow": contestant("slow", 0.1), "fast": contestant("fast", 1e-9)}, range, rounds=1, round_seconds=1.0)
+    measure({"slow": contestant("slow", 0.1), "fast": contestant("fast", 1e-9)}, rounds=1, round_seconds=1.0)
     assert counts == {"slow": 10, "fast": rounds.MAX_OPERATIONS}
+
+
+def test_a_feed_may_give_fewer_inputs_than_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(rounds.time, "perf_counter", lambda: now)
+
+    def run(inputs: Sequence[int]) -> None:
+        nonlocal now
+        now += 0.5 * len(inputs)
+
+    times = measure({"a": Workload(run, lambda count: range(min(count, 3)))}, rounds=2, round_seconds=100.0)
+    assert times == {"a": [0.5, 0.5]}
