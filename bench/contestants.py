@@ -5,6 +5,7 @@ Each entry makes, for a number of subscribers and a shape of payloads, a functio
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -183,18 +184,18 @@ def zmq_inproc(subscribers: int, _: Shape) -> Run:
     context = zmq.Context()
     publisher = context.socket(zmq.PUB)
     publisher.bind("inproc://reading")
-    receivers = []
-    for _ in range(subscribers):
-        socket = context.socket(zmq.SUB)
+    sockets = [context.socket(zmq.SUB) for _ in range(subscribers)]
+    for socket in sockets:
         socket.connect("inproc://reading")
         socket.subscribe(b"")
-        receivers.append(socket.recv)
+    receivers = [socket.recv for socket in sockets]
 
     def operation(payload: Payload) -> None:
         publisher.send(orjson.dumps(payload))
         for receive in receivers:
             ignore(orjson.loads(receive()))
 
+    weakref.finalize(operation, context.destroy, linger=0)
     return each(operation)
 
 

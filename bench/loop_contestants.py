@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import itertools
 import logging
 import os
@@ -21,6 +22,7 @@ import pydantic
 logging.getLogger("bubus").setLevel(logging.CRITICAL)
 
 _LOOP = asyncio.new_event_loop()
+atexit.register(_LOOP.close)
 _names = itertools.count(1)
 
 

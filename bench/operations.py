@@ -17,7 +17,7 @@ import orjson
 from bench.contestants import BROKER, OURS, connected_bus, ignore
 from bench.payloads import FOUR, HOSTILE, REFUSED, TOPIC, TWENTY_FOUR, Payload, Shape, hostile, text
 from bench.rounds import Workload, each
-from broker import Bus, BrokerError, canonical
+from broker import BrokerError, Bus, canonical
 from broker.clock import SystemClock
 from broker.errors import ResourceExhaustedError
 from broker.limits import MAX_BUS_MESSAGE_AGE_MS, MAX_BUS_PEERS, MAX_BUS_QUEUE_MESSAGES, MAX_BUS_TOPICS

@@ -14,6 +14,7 @@ from typing import Any
 
 TOPIC = "bus.sensor.reading"
 LAST = b'"last":true'
+EVENT = b'{"jsonrpc":"2.0","method":"bus/event"'
 BUS_METHODS = ["bus/event", "bus/lifecycle", "bus/subscribe"]
 TOOL = {
     "name": "echo",
@@ -42,9 +43,7 @@ def receive(line: bytes) -> bool:
     message = json.loads(line)
     method, params, message_id = message.get("method"), message.get("params"), message.get("id")
     if method == "initialize":
-        send(
-            id=message_id, result={"api_version": "0.3", "tools": [TOOL], "contract": selection(params["contract"])}
-        )
+        send(id=message_id, result={"api_version": "0.3", "tools": [TOOL], "contract": selection(params["contract"])})
     elif method == "bus/lifecycle" and params["kind"] == "binding":
         send(id=1, method="bus/subscribe", params={"binding_id": params["binding_id"], "topic": TOPIC})
     elif method == "tool/call":
@@ -65,7 +64,7 @@ def main(fifo: str, *, raw: bool) -> None:
         for line in lines:
             if LAST in line:
                 finished += 1
-            elif not raw and b'"bus/event"' not in line and not receive(line):
+            elif not raw and not line.startswith(EVENT) and not receive(line):
                 return
         if finished:
             os.write(done, b"." * finished)
