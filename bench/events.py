@@ -93,8 +93,12 @@ async def _broker(directory: Path, fifo: Path, children: int) -> AsyncIterator[S
         sensor.declare(TOPIC, [*FOUR.fields, Field.boolean("last")])
         for number in range(children):
             await session.start(write_extension(directory, f"listener-{children}-{number}", fifo))
-        while session.bus.statistics().topics[0].subscribers < children:
+        for _ in range(1_000):
+            if session.bus.statistics().topics[0].subscribers == children:
+                break
             await asyncio.sleep(0.01)
+        else:
+            raise TimeoutError("not every child subscribed")
 
         def send(payloads: list[Payload]) -> None:
             for payload in payloads:

@@ -21,9 +21,18 @@ import pydantic
 
 logging.getLogger("bubus").setLevel(logging.CRITICAL)
 
-_LOOP = asyncio.new_event_loop()
-atexit.register(_LOOP.close)
 _names = itertools.count(1)
+_LOOP = asyncio.new_event_loop()
+
+
+@atexit.register
+def _close_loop() -> None:
+    tasks = asyncio.all_tasks(_LOOP)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        _LOOP.run_until_complete(asyncio.wait(tasks))
+    _LOOP.close()
 
 
 def _in_loop(publish_all: Callable[[Sequence[Payload]], Awaitable[None]]) -> Run:
