@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -24,6 +24,7 @@ from broker.adapters.aio import AsyncHost
 from broker.wire.odek.config import ServerConfig
 
 Call: TypeAlias = Callable[[str], Awaitable[str]]
+Ask: TypeAlias = Callable[[str, dict[str, Any]], Awaitable[Any]]
 Client: TypeAlias = Callable[[str], AbstractAsyncContextManager[Call]]
 
 CHILDREN = Path(__file__).with_name("children")
@@ -90,7 +91,6 @@ async def bare_client(script: str) -> AsyncIterator[Call]:
         return str(result["content"][0]["text"])
 
     await ask("initialize", _INFO)
-    stdin.write(_INITIALIZED)
     await ask("tools/list", {})
     yield call
     stdin.close()
@@ -98,11 +98,11 @@ async def bare_client(script: str) -> AsyncIterator[Call]:
 
 
 @asynccontextmanager
-async def raw_client(script: str) -> AsyncIterator[Call]:
-    """``loop.add_reader``, ``os.write`` and a future: as near to the pipe as a loop gets."""
+async def raw_pipe(arguments: Sequence[str]) -> AsyncIterator[Ask]:
+    """A Python child behind ``loop.add_reader``, ``os.write`` and a future: as near to the pipe as a loop gets."""
     loop = asyncio.get_running_loop()
     process = subprocess.Popen(  # noqa: ASYNC220 - it is started once and not measured
-        [sys.executable, str(CHILDREN / script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+        [sys.executable, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
     )
     assert process.stdin is not None and process.stdout is not None
     stdin, stdout = process.stdin.fileno(), process.stdout.fileno()
@@ -124,22 +124,27 @@ async def raw_client(script: str) -> AsyncIterator[Call]:
         os.write(stdin, orjson.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}) + b"\n")
         return await waiting
 
-    async def call(text: str) -> str:
-        result = await ask("tools/call", {"name": "echo", "arguments": {"text": text}})
-        return str(result["content"][0]["text"])
-
     loop.add_reader(stdout, readable)
-    await ask("initialize", _INFO)
-    os.write(stdin, _INITIALIZED)
-    await ask("tools/list", {})
-    yield call
+    yield ask
     loop.remove_reader(stdout)
     process.stdin.close()
     process.stdout.close()
     await asyncio.to_thread(process.wait)
 
 
-_INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
+@asynccontextmanager
+async def raw_client(script: str) -> AsyncIterator[Call]:
+    """A raw pipe, with no more of MCP than a server needs to answer."""
+    async with raw_pipe([str(CHILDREN / script)]) as ask:
+
+        async def call(text: str) -> str:
+            result = await ask("tools/call", {"name": "echo", "arguments": {"text": text}})
+            return str(result["content"][0]["text"])
+
+        await ask("initialize", _INFO)
+        await ask("tools/list", {})
+        yield call
+
 
 OURS, SDK, BARE, RAW = "broker", "SDK", "bare", "raw loop"
 CLIENTS: dict[str, Client] = {OURS: broker_client, SDK: sdk_client, BARE: bare_client, RAW: raw_client}

@@ -57,6 +57,9 @@ def measure_everything(*, rounds: int, sessions: int) -> Results:
         progress(f"tool calls to a server of the {server}")
         times = asyncio.run(calls.compare_clients(script, rounds=rounds))
         add_times(results, ("calls", server), times, ours=mcp_clients.OURS)
+    progress("tool calls to an extension")
+    times = asyncio.run(calls.compare_extension_calls(rounds=rounds))
+    add_times(results, ("calls", "extension"), times, ours=mcp_clients.OURS)
     for children in events.CHILDREN:
         progress(f"events to {children} processes")
         for burst, times in asyncio.run(events.compare_events(children, rounds=rounds)).items():

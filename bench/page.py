@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 from bench import calls, events, goals, mcp_clients, measurements, operations, peers, startup
@@ -9,6 +10,8 @@ from bench.contestants import BARE, BROKER, OURS, SAME_WORK
 from bench.loop_contestants import LOOP
 from bench.results import Key, Results, pool
 from bench.rounds import Spread
+
+WIDTH = 118
 
 INTRODUCTION = """\
 Benchmarks
@@ -33,22 +36,21 @@ above a table says otherwise.
 def page(runs: Sequence[Results], machine: Mapping[str, str], *, rounds: int, plots: str) -> str:
     """The whole page; ``plots`` is the directory of the plots as seen from it."""
     results = pool(runs)
-    return "\n".join(
-        [
-            INTRODUCTION,
-            *_machine(machine, len(runs), rounds),
-            *_goals(runs),
-            *_publishing(results, plots),
-            *_payloads(results, plots),
-            *_screening(results),
-            *_bounds(results),
-            *_canonical(results),
-            *_calls(results),
-            *_events(results, plots),
-            *_starting(results),
-            *_sessions(results, plots),
-        ]
-    )
+    lines = [
+        INTRODUCTION,
+        *_machine(machine, len(runs), rounds),
+        *_goals(runs),
+        *_publishing(results, plots),
+        *_payloads(results, plots),
+        *_screening(results),
+        *_bounds(results),
+        *_canonical(results),
+        *_calls(results),
+        *_events(results, plots),
+        *_starting(results),
+        *_sessions(results, plots),
+    ]
+    return "\n".join(_wrapped(line) for line in lines)
 
 
 # -- sections ----------------------------------------------------------------------------------------------------------
@@ -177,7 +179,7 @@ def _canonical(results: Results) -> Iterable[str]:
 
 
 def _calls(results: Results) -> Iterable[str]:
-    yield from _heading("Tool calls over MCP")
+    yield from _heading("Tool calls")
     yield (
         f"{calls.CALLS} calls a round, one after another, each client with a child of its own that runs the same "
         "program. The waking of two processes is in every call. Here more than 1 means that broker is the faster "
@@ -189,8 +191,15 @@ def _calls(results: Results) -> Iterable[str]:
             key: Key = ("calls", server, client)
             ratio = "" if client == mcp_clients.OURS else _inverse(results[*key, "ratio"])
             rows.append((server, client, _us(results[*key, "seconds"]), ratio))
-    yield from _table(("server", "client", "µs a call", "it / broker"), rows)
+    yield from _table(("MCP server", "client", "µs a call", "it / broker"), rows)
     yield from _notes(peers.CLIENTS)
+    yield "A tool of an octet extension, likewise:\n"
+    rows = []
+    for client in (mcp_clients.OURS, mcp_clients.RAW):
+        key = ("calls", "extension", client)
+        ratio = "" if client == mcp_clients.OURS else _inverse(results[*key, "ratio"])
+        rows.append((client, _us(results[*key, "seconds"]), ratio))
+    yield from _table(("client", "µs a call", "it / broker"), rows)
 
 
 def _events(results: Results, plots: str) -> Iterable[str]:
@@ -266,7 +275,7 @@ def _operations(results: Results, section: str, names: Iterable[str]) -> Iterabl
 
 def _notes(texts: Mapping[str, str]) -> Iterable[str]:
     for name, text in texts.items():
-        yield f"{name}\n   {text}\n"
+        yield f"{name}\n   {_fill(text, '   ')}\n"
 
 
 def _plot(directory: str, name: str, described: str) -> Iterable[str]:
@@ -281,6 +290,18 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterable[str
         for index, cell in enumerate(row):
             yield f"   {'*' if index == 0 else ' '} - {cell}".rstrip()
     yield ""
+
+
+def _wrapped(line: str) -> str:
+    """A paragraph or item that is one long line, in several; everything else as it is."""
+    text = line.removesuffix("\n")
+    if len(text) <= WIDTH or "\n" in text or text.startswith(" "):
+        return line
+    return _fill(text, "  " if text.startswith("- ") else "") + line[len(text) :]
+
+
+def _fill(text: str, indent: str) -> str:
+    return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _number(value: float) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib import pyplot
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from bench import events, measurements, operations
 from bench.results import Key, Results
@@ -110,6 +110,9 @@ def _finish(figure: Any, axes: Any, ticks: Sequence[int]) -> Any:
     plain = FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
     axes.xaxis.set_major_formatter(plain)
     axes.yaxis.set_major_formatter(plain)
+    low, high = axes.get_ylim()
+    # A label at every decade says too little where there are few of them.
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 1_000 else (1,), numticks=20))
     axes.yaxis.set_minor_formatter(NullFormatter())
     # Beside the plot, where it covers nothing.
     figure.legend(loc="outside right upper", frameon=False)

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 
 from attrs import frozen
 
-ROUNDS = 15
-ROUND_SECONDS = 0.02
+ROUNDS = 25
+ROUND_SECONDS = 0.01
 MAX_OPERATIONS = 2_000
 
 Run: TypeAlias = Callable[[Sequence[Any]], object]
