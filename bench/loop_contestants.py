@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import itertools
 import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,17 +20,19 @@ import pydantic
 
 logging.getLogger("bubus").setLevel(logging.CRITICAL)
 
-_names = itertools.count(1)
 _LOOP = asyncio.new_event_loop()
+_bubuses: list[bubus.EventBus] = []
 
 
 @atexit.register
 def _close_loop() -> None:
-    tasks = asyncio.all_tasks(_LOOP)
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        _LOOP.run_until_complete(asyncio.wait(tasks))
+    async def stop_all() -> None:
+        for bus in _bubuses:
+            await bus.stop(timeout=0, clear=True)
+        if tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(tasks, timeout=1)
+
+    _LOOP.run_until_complete(stop_all())
     _LOOP.close()
 
 
@@ -50,7 +51,7 @@ class Reading(bubus.BaseEvent[None]):
 
 def bubus_bare(subscribers: int, _: Shape) -> Run:
     """bubus: pydantic events of four fields, every handler awaited."""
-    buses: list[bubus.EventBus] = []
+    own: list[bubus.EventBus] = []
 
     def named(number: int) -> Callable[[Reading], None]:
         def handler(event: Reading) -> None: ...
@@ -60,12 +61,13 @@ def bubus_bare(subscribers: int, _: Shape) -> Run:
         return handler
 
     async def publish_all(payloads: Sequence[Payload]) -> None:
-        if not buses:
-            # It belongs to the loop that runs when it is made.
-            buses.append(bubus.EventBus(f"Sensor{next(_names)}"))
+        if not own:
+            # It belongs to the loop that runs when it is made, and its name to it alone.
+            own.append(bubus.EventBus(f"Sensor{len(_bubuses)}"))
+            _bubuses.append(own[0])
             for number in range(subscribers):
-                buses[0].on(Reading, named(number))
-        dispatch = buses[0].dispatch
+                own[0].on(Reading, named(number))
+        dispatch = own[0].dispatch
         for payload in payloads:
             await dispatch(Reading(**payload))
 

@@ -27,7 +27,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=int, default=3, help="how often everything is measured (%(default)s)")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds of each comparison (%(default)s)")
     parser.add_argument(
-        "--sessions", type=int, default=10_000, help="most idle sessions; 100000 needs 2 GB (%(default)s)"
+        "--sessions",
+        type=int,
+        default=10_000,
+        choices=(1_000, 10_000, 100_000),
+        help="most idle sessions (%(default)s)",
     )
     parser.add_argument("--docs", type=Path, default=DOCS, help="where to write the page (%(default)s)")
     parser.add_argument("--again", action="store_true", help="write the page from the figures of the last time")
