@@ -85,10 +85,12 @@ def find_counter() -> tuple[str, Count]:
 def instructions_each(count: Count, contestant: str, subscribers: int) -> float:
     """Instructions of one publication and its handling."""
 
-    def counted(publications: int) -> int:
+    def counted(publications: int, count: Count = count) -> int:
         arguments = ["--work", contestant, str(subscribers), str(publications)]
         return count([sys.executable, "-m", "bench.instructions", *arguments])
 
+    # The first process after a change writes byte code, which no other does.
+    counted(0, subprocess.check_call)
     return (counted(PUBLICATIONS) - counted(0)) / PUBLICATIONS
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 
 from bench import calls, events, idle, mcp_clients, operations, startup
@@ -53,6 +54,10 @@ def measure_everything(*, rounds: int, sessions: int) -> Results:
     for section, named in OPERATIONS.items():
         progress(section)
         add_times(results, (section,), measure({name: make() for name, make in named.items()}, rounds=rounds))
+    progress("threads")
+    threads = {name: make() for name, make in operations.THREADS.items()}
+    # Here the waiting for each other is what is asked about.
+    add_times(results, ("threads",), measure(threads, rounds=rounds, clock=time.perf_counter))
     for server, script in mcp_clients.SERVERS.items():
         progress(f"tool calls to a server of the {server}")
         times = asyncio.run(calls.compare_clients(script, rounds=rounds))

@@ -298,6 +298,8 @@ BOUNDS: dict[str, Make] = {
     "refused, one of 8 full": queue_full,
     "unsubscribed and subscribed again, 63 subscribers": churn,
     "128 topics, 64 peers, 8 subscribers a topic": crowd,
+}
+THREADS: dict[str, Make] = {
     "published and taken by one thread": lambda: threads(1),
     "published and taken by two threads": lambda: threads(2),
 }

@@ -26,6 +26,9 @@ Feed: TypeAlias = Callable[[int], Sequence[Any]]
 """Makes that many inputs, or fewer if no more fit, and tidies up before; not part of what is timed."""
 
 
+Clock: TypeAlias = Callable[[], float]
+
+
 @frozen
 class Workload:
     """What is timed and what it is fed with."""
@@ -71,10 +74,18 @@ def each(operation: Callable[[Any], object]) -> Run:
 
 
 def measure(
-    contestants: Mapping[str, Workload], *, rounds: int = ROUNDS, round_seconds: float = ROUND_SECONDS
+    contestants: Mapping[str, Workload],
+    *,
+    rounds: int = ROUNDS,
+    round_seconds: float = ROUND_SECONDS,
+    clock: Clock = time.process_time,
 ) -> dict[str, list[float]]:
-    """Seconds for one operation of each contestant, one value a round. The order turns from round to round."""
-    counts = {name: _calibrate(workload, round_seconds) for name, workload in contestants.items()}
+    """Seconds for one operation of each contestant, one value a round. The order turns from round to round.
+
+    They are seconds of the processor, in which nothing counts that this process had to wait for another one; give
+    ``time.perf_counter`` for what waits itself.
+    """
+    counts = {name: _calibrate(workload, round_seconds, clock) for name, workload in contestants.items()}
     times: dict[str, list[float]] = {name: [] for name in contestants}
     names = list(contestants)
     gc.collect()
@@ -83,25 +94,25 @@ def measure(
         for number in range(rounds):
             turn = number % len(names)
             for name in names[turn:] + names[:turn]:
-                times[name].append(_seconds_each(contestants[name], counts[name]))
+                times[name].append(_seconds_each(contestants[name], counts[name], clock))
             gc.collect()
     finally:
         gc.enable()
     return times
 
 
-def _calibrate(workload: Workload, round_seconds: float) -> int:
+def _calibrate(workload: Workload, round_seconds: float, clock: Clock) -> int:
     count = 1
-    while (took := _seconds_each(workload, count) * count) < round_seconds / 4 and count < MAX_OPERATIONS:
+    while (took := _seconds_each(workload, count, clock) * count) < round_seconds / 4 and count < MAX_OPERATIONS:
         count *= 4
     return max(1, min(MAX_OPERATIONS, round(count * round_seconds / took)))
 
 
-def _seconds_each(workload: Workload, count: int) -> float:
+def _seconds_each(workload: Workload, count: int, clock: Clock) -> float:
     inputs = workload.feed(count)
-    start = time.perf_counter()
+    start = clock()
     workload.run(inputs)
-    return (time.perf_counter() - start) / len(inputs)
+    return (clock() - start) / len(inputs)
 
 
 def progress(text: str) -> None:

@@ -13,7 +13,8 @@ same answers, so that two rows compare the same work:
 * subscribers share a payload that none of them can change; a refusal names the subscriber and is counted.
 
 What it leaves out costs the bus little or nothing in these figures: lifecycle notices, interest in topics that nobody
-has declared, bindings and generations, held messages, traces, and an error that lists every fault.
+has declared, bindings and generations, held messages, traces, and an error that lists every fault. In one thing it is
+laxer: a queue has its room back when its events are taken for a round, before the handlers have seen them.
 """
 
 from __future__ import annotations
@@ -36,12 +37,16 @@ Check: TypeAlias = Callable[[Any], bool]
 Event: TypeAlias = tuple[int, int, int, Mapping[str, Any], int]
 
 _ANYWHERE = re.compile(r"[\x00-\x1f\x7f-\x9f@]")
-_SECRET = re.compile(
-    r"-----begin|bearer\s|(?<![a-z0-9])(?:sk|pk|rk|ghp|gho|ghu|ghs|github_pat|xox[abprs])[-_][a-z0-9_-]{8}",
+_BEARER = re.compile(r"bearer\s", re.IGNORECASE)
+_TOKEN = re.compile(r"(?<![a-z0-9])(?:sk|pk|rk|ghp|gho|ghu|ghs|github_pat|xox[abprs])[-_][a-z0-9_-]{8}", re.IGNORECASE)
+# What a token ends in, which is found sooner.
+_TOKEN_TAIL = re.compile(r"[-_][A-Za-z0-9_-]{8}")
+# A path, or a phone number, at the beginning.
+_EDGE = re.compile(
+    r"/|\\\\|~(?:[/\\]|\Z|[a-z0-9._-]+[/\\])|[a-z]:[/\\]"
+    r"|(?=.{8})(?:\+[0-9]|[0-9]+[+ ().-])[0-9+ ().-]*\Z",
     re.IGNORECASE,
 )
-_PATH = re.compile(r"/|\\\\|~(?:[/\\]|\Z|[a-z0-9._-]+[/\\])|[a-z]:[/\\]", re.IGNORECASE)
-_PHONE = re.compile(r"(?=.{8})(?:\+[0-9]|[0-9]+[+ ().-])[0-9+ ().-]*\Z")
 
 _LOG = logging.getLogger(__name__)
 
@@ -72,6 +77,13 @@ class Queue:
         self.events.append(event)
         self.bytes += event[4]
 
+    def take_all(self) -> list[Event]:
+        """Everything that is queued, and its room back."""
+        events = list(self.events)
+        self.events.clear()
+        self.bytes = 0
+        return events
+
     def drop_expired(self, now: int) -> None:
         """Make room: events are in the order of their age."""
         while self.events and now - self.events[0][2] > MAX_AGE_MS:
@@ -86,7 +98,8 @@ class SameWork:
         self._fields = {topic: fields}
         self._carry = carry
         self._lock = threading.Lock()
-        self._delivering = threading.Lock()
+        self._delivering = False
+        self._stirred = False
         self._sequence = 0
         self._queues: tuple[Queue, ...] = ()
         self._max_frame = MAX_FRAME
@@ -139,26 +152,31 @@ class SameWork:
                         queue.refusals += 1
                         raise RefusedError("full", subscriber=queue)
             self._sequence = sequence
+            self._stirred = True
             self._carry((sequence, published_at_ms, now, MappingProxyType(payload), size))
         return sequence, published_at_ms
 
     def deliver(self) -> int:
         """Hand what is queued, and what that causes, to the handlers, outside the lock; gives how many events."""
-        if not self._delivering.acquire(blocking=False):
-            return 0
         count = 0
+        with self._lock:
+            if self._delivering:
+                return 0
+            self._delivering = True
         try:
             for _ in range(MAX_ROUNDS):
                 with self._lock:
-                    now = time.monotonic_ns() // 1_000_000
-                    batches = [(queue, self._take_all(queue)) for queue in self._queues if queue.events]
-                if not batches:
-                    break
+                    if not self._stirred:
+                        self._delivering = False
+                        return count
+                    self._stirred = False
+                    batches = [(queue, queue.take_all()) for queue in self._queues if queue.events]
+                oldest = time.monotonic_ns() // 1_000_000 - MAX_AGE_MS
                 for queue, events in batches:
                     for event in events:
                         if not queue.subscribed:
                             break
-                        if now - event[2] > MAX_AGE_MS:
+                        if event[2] < oldest:
                             queue.expired += 1
                             continue
                         queue.taken += 1
@@ -169,13 +187,8 @@ class SameWork:
                             queue.failures += 1
                             _LOG.exception("a handler failed")
         finally:
-            self._delivering.release()
+            self._delivering = False
         return count
-
-    @staticmethod
-    def _take_all(queue: Queue) -> deque[Event]:
-        events, queue.events, queue.bytes = queue.events, deque(), 0
-        return events
 
 
 def string(max_bytes: int) -> Check:
@@ -198,12 +211,12 @@ def screened(value: str) -> bool:
     """Whether a string looks like a secret, an address, a path or a phone number; cheap tests before dear ones."""
     if value.isalnum():
         return False
-    if _ANYWHERE.search(value):
+    if _ANYWHERE.search(value) or _EDGE.match(value.strip()):
         return True
-    if ("-" in value or "_" in value or "earer" in value.lower()) and _SECRET.search(value):
+    if _TOKEN_TAIL.search(value) and _TOKEN.search(value):
         return True
-    trimmed = value.strip()
-    return bool(_PATH.match(trimmed) or _PHONE.match(trimmed))
+    lower = value.lower()
+    return "-----begin" in lower or ("bearer" in lower and _BEARER.search(value) is not None)
 
 
 def integer(minimum: int, maximum: int) -> Check:

@@ -34,7 +34,9 @@ def compare_imports(*, rounds: int) -> dict[str, list[float]]:
 
         return Workload(run, lambda _: range(1))
 
-    return measure({name: workload(statement) for name, statement in IMPORTS.items()}, rounds=rounds)
+    return measure(
+        {name: workload(statement) for name, statement in IMPORTS.items()}, rounds=rounds, clock=time.perf_counter
+    )
 
 
 async def compare_spawns(*, rounds: int) -> dict[str, list[float]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -33,13 +34,10 @@ def test_each_input_is_one_operation() -> None:
     assert seen == [1, 2, 3]
 
 
-def test_every_contestant_runs_once_a_round_on_inputs_of_its_own_and_they_take_turns(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_every_contestant_runs_once_a_round_on_inputs_of_its_own_and_they_take_turns() -> None:
     now = 0.0
     fed: list[int] = []
     order: list[str] = []
-    monkeypatch.setattr(rounds.time, "perf_counter", lambda: now)
 
     def contestant(name: str, seconds: float) -> Workload:
         def run(inputs: Sequence[int]) -> None:
@@ -56,15 +54,16 @@ def test_every_contestant_runs_once_a_round_on_inputs_of_its_own_and_they_take_t
         fed.extend(range(first, first + count))
         return fed[first:]
 
-    times = measure({"a": contestant("a", 1.0), "b": contestant("b", 0.25)}, rounds=3, round_seconds=1.0)
+    times = measure(
+        {"a": contestant("a", 1.0), "b": contestant("b", 0.25)}, rounds=3, round_seconds=1.0, clock=lambda: now
+    )
     assert times == {"a": [1.0, 1.0, 1.0], "b": [0.25, 0.25, 0.25]}
     assert order[-6:] == ["a", "b", "b", "a", "a", "b"]
     assert fed == list(range(len(fed)))
 
 
-def test_a_contestant_does_about_a_rounds_worth_but_never_more_than_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_contestant_does_about_a_rounds_worth_but_never_more_than_the_most() -> None:
     now = 0.0
-    monkeypatch.setattr(rounds.time, "perf_counter", lambda: now)
     counts: dict[str, int] = {}
 
     def contestant(name: str, seconds: float) -> Workload:
@@ -75,17 +74,30 @@ def test_a_contestant_does_about_a_rounds_worth_but_never_more_than_the_most(mon
 
         return Workload(run, range)
 
-    measure({"slow": contestant("slow", 0.1), "fast": contestant("fast", 1e-9)}, rounds=1, round_seconds=1.0)
+    measure(
+        {"slow": contestant("slow", 0.1), "fast": contestant("fast", 1e-9)},
+        rounds=1,
+        round_seconds=1.0,
+        clock=lambda: now,
+    )
     assert counts == {"slow": 10, "fast": rounds.MAX_OPERATIONS}
 
 
-def test_a_feed_may_give_fewer_inputs_than_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_feed_may_give_fewer_inputs_than_asked_for() -> None:
     now = 0.0
-    monkeypatch.setattr(rounds.time, "perf_counter", lambda: now)
 
     def run(inputs: Sequence[int]) -> None:
         nonlocal now
         now += 0.5 * len(inputs)
 
-    times = measure({"a": Workload(run, lambda count: range(min(count, 3)))}, rounds=2, round_seconds=100.0)
+    times = measure(
+        {"a": Workload(run, lambda count: range(min(count, 3)))}, rounds=2, round_seconds=100.0, clock=lambda: now
+    )
     assert times == {"a": [0.5, 0.5]}
+
+
+def test_time_is_the_processors_unless_told_otherwise() -> None:
+    # A process that sleeps uses no processor.
+    asleep = Workload(lambda _: time.sleep(0.05), lambda _: range(1))
+    times = measure({"asleep": asleep}, rounds=1, round_seconds=1e-9)
+    assert times["asleep"][0] < 0.05
