@@ -60,7 +60,7 @@ def worst_hostile(results: Results) -> tuple[str, Spread]:
 
 def expiry_share(results: Results) -> Spread:
     """What a publication to one subscriber spends on expiry when nothing expires, of all that it spends."""
-    whole = results["published", "publish only, 1 subscribers", "seconds"].median
+    whole = results["published", "publish only, N=1", "seconds"].median
     nothing = results["expiry", "nothing at all", "seconds"].median
     spent = results["expiry", "the comparisons alone", "seconds"]
     return Spread(*((value - nothing) / whole * 100 for value in (spent.median, spent.low, spent.high)))

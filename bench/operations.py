@@ -285,7 +285,7 @@ DELIVERED: dict[str, Make] = {
     "1024 B text, warm": lambda: publish_and_deliver_warm(8, text(1024)),
 }
 PUBLISHED: dict[str, Make] = {
-    f"publish only, {subscribers} subscribers": lambda subscribers=subscribers: publish_only(subscribers, FOUR)  # type: ignore[misc]
+    f"publish only, N={subscribers}": lambda subscribers=subscribers: publish_only(subscribers, FOUR)  # type: ignore[misc]
     for subscribers in (0, 1, 8, 63)
 }
 TEXTS: dict[str, Make] = {

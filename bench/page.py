@@ -112,7 +112,7 @@ def _publishing(results: Results, plots: str) -> Iterable[str]:
     for n in measurements.SUBSCRIBERS:
         header += [f"N={n}, µs", f"broker / it, N={n}"]
     yield from _table(header, rows)
-    yield from _notes(peers.LIBRARIES)
+    yield from _notes({name: f"{text} {_where_faster(results, name)}" for name, text in peers.LIBRARIES.items()})
     yield from _plot(plots, "subscribers.svg", "Cost of a publication and its handling by the number of subscribers")
 
 
@@ -282,6 +282,14 @@ def _operations(results: Results, section: str, names: Iterable[str]) -> Iterabl
 def _notes(texts: Mapping[str, str]) -> Iterable[str]:
     for name, text in texts.items():
         yield f"{name}\n   {_fill(text, '   ')}\n"
+
+
+def _where_faster(results: Results, name: str) -> str:
+    ratios = {n: results["publish", str(n), name, "ratio"].median for n in measurements.SUBSCRIBERS}
+    where = [str(n) for n, ratio in ratios.items() if ratio > 1]
+    if len(where) == len(ratios):
+        return "*Here it is the faster one, to any number of subscribers.*"
+    return f"*Here it is the faster one to {' and '.join(where)}.*" if where else "*Here it is never the faster one.*"
 
 
 def _plot(directory: str, name: str, described: str) -> Iterable[str]:

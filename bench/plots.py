@@ -100,7 +100,16 @@ def _line(
     middle = [results[key].median * factor for key in keys]
     low, high = ([getattr(results[key], end) * factor for key in keys] for end in ("low", "high"))
     colour = COLOURS[style % len(COLOURS)]
-    axes.plot(across, middle, color=colour, marker=MARKERS[style % len(MARKERS)], markersize=5, label=label)
+    # The bus lies above the others where lines meet.
+    axes.plot(
+        across,
+        middle,
+        color=colour,
+        marker=MARKERS[style % len(MARKERS)],
+        markersize=5,
+        label=label,
+        zorder=5 - style / 8,
+    )
     axes.fill_between(across, low, high, color=colour, alpha=0.15, linewidth=0)
 
 

@@ -83,17 +83,19 @@ def test_a_contestant_does_about_a_rounds_worth_but_never_more_than_the_most() -
     assert counts == {"slow": 10, "fast": rounds.MAX_OPERATIONS}
 
 
-def test_a_feed_may_give_fewer_inputs_than_asked_for() -> None:
+def test_a_feed_that_gives_fewer_inputs_than_asked_for_is_asked_again() -> None:
     now = 0.0
+    given: list[int] = []
 
     def run(inputs: Sequence[int]) -> None:
         nonlocal now
         now += 0.5 * len(inputs)
+        given.append(len(inputs))
 
-    times = measure(
-        {"a": Workload(run, lambda count: range(min(count, 3)))}, rounds=2, round_seconds=100.0, clock=lambda: now
-    )
+    short = Workload(run, lambda count: range(min(count, 3)))
+    times = measure({"a": short}, rounds=2, round_seconds=4.0, clock=lambda: now)
     assert times == {"a": [0.5, 0.5]}
+    assert given[-6:] == [3, 3, 2, 3, 3, 2]
 
 
 def test_time_is_the_processors_unless_told_otherwise() -> None:
