@@ -128,7 +128,7 @@ def pyee_same_work(subscribers: int, shape: Shape) -> Run:
 # -- bare: the library as it is, and nothing else ----------------------------------------------------------------------
 
 
-def blinker_bare(subscribers: int, _: Shape) -> Run:
+def blinker_bare(subscribers: int, _shape: Shape) -> Run:
     """blinker, calling handlers and nothing else."""
     signal = blinker.Signal()
     handlers = [lambda _sender, payload: None for _ in range(subscribers)]
@@ -137,22 +137,15 @@ def blinker_bare(subscribers: int, _: Shape) -> Run:
     return each(lambda payload: signal.send("sensor", payload=payload))
 
 
-def psygnal_bare(subscribers: int, _: Shape) -> Run:
+def psygnal_bare(subscribers: int, _shape: Shape) -> Run:
     """psygnal (compiled), calling handlers and nothing else."""
     emitter = _Emitter()
     for _ in range(subscribers):
         emitter.fired.connect(lambda payload: None)
-    emit = emitter.fired.emit
-
-    def operation(payload: Payload) -> None:
-        # The signal lives as long as its owner, which it does not keep itself.
-        assert emitter
-        emit(payload)
-
-    return each(operation)
+    return each(emitter.fired.emit)
 
 
-def pyee_bare(subscribers: int, _: Shape) -> Run:
+def pyee_bare(subscribers: int, _shape: Shape) -> Run:
     """pyee, calling handlers and nothing else."""
     emitter = pyee.EventEmitter()
     for _ in range(subscribers):
@@ -160,7 +153,7 @@ def pyee_bare(subscribers: int, _: Shape) -> Run:
     return each(lambda payload: emitter.emit("reading", payload))
 
 
-def pluggy_bare(subscribers: int, _: Shape) -> Run:
+def pluggy_bare(subscribers: int, _shape: Shape) -> Run:
     """pluggy, calling one hook of every plugin."""
     specification, implementation = pluggy.HookspecMarker("bench"), pluggy.HookimplMarker("bench")
 
@@ -179,7 +172,7 @@ def pluggy_bare(subscribers: int, _: Shape) -> Run:
     return each(lambda payload: manager.hook.reading(payload=payload))
 
 
-def zmq_inproc(subscribers: int, _: Shape) -> Run:
+def zmq_inproc(subscribers: int, _shape: Shape) -> Run:
     """pyzmq PUB and SUB sockets over inproc: JSON written once, read by every subscriber."""
     context = zmq.Context()
     publisher = context.socket(zmq.PUB)
@@ -199,7 +192,7 @@ def zmq_inproc(subscribers: int, _: Shape) -> Run:
     return each(operation)
 
 
-def floor(subscribers: int, _: Shape) -> Run:
+def floor(subscribers: int, _shape: Shape) -> Run:
     """The least that can be done: append, popleft, call."""
     queues: list[deque[Any]] = [deque() for _ in range(subscribers)]
 

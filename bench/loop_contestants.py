@@ -49,7 +49,7 @@ class Reading(bubus.BaseEvent[None]):
     trend: Literal["rising", "falling", "level"]
 
 
-def bubus_bare(subscribers: int, _: Shape) -> Run:
+def bubus_bare(subscribers: int, _shape: Shape) -> Run:
     """bubus: pydantic events of four fields, every handler awaited."""
     own: list[bubus.EventBus] = []
 
@@ -74,7 +74,7 @@ def bubus_bare(subscribers: int, _: Shape) -> Run:
     return _in_loop(publish_all)
 
 
-def asyncio_queues(subscribers: int, _: Shape) -> Run:
+def asyncio_queues(subscribers: int, _shape: Shape) -> Run:
     """One bounded ``asyncio.Queue`` for each subscriber, filled and awaited in one task."""
     queues: list[asyncio.Queue[Payload]] = []
 

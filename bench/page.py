@@ -75,7 +75,7 @@ def _goals(runs: Sequence[Results]) -> Iterable[str]:
         "the median of the runs, and from the lowest lower to the highest upper quartile of any run."
     )
     yield ""
-    rows = []
+    rows: list[Sequence[str]] = []
     for goal in goals.GOALS:
         sign, spread = ("≥" if goal.at_least else "≤"), goal.find(results)
         aim = "" if goal.aim is None else f"{sign} {goal.aim:g}{goal.unit}"
@@ -101,7 +101,7 @@ def _publishing(results: Results, plots: str) -> Iterable[str]:
         "A publication of four fields and its handling by 1, 8 and 63 subscribers; 63 is the most that a bus can "
         "have.\n"
     )
-    rows = []
+    rows: list[Sequence[str]] = []
     for name in BROKER | SAME_WORK | BARE | LOOP:
         cells = []
         for n in map(str, measurements.SUBSCRIBERS):
@@ -109,8 +109,8 @@ def _publishing(results: Results, plots: str) -> Iterable[str]:
             cells.append("" if name == OURS else _spread(results["publish", n, name, "ratio"]))
         rows.append((name, *cells))
     header = [""]
-    for n in measurements.SUBSCRIBERS:
-        header += [f"N={n}, µs", f"broker / it, N={n}"]
+    for subscribers in measurements.SUBSCRIBERS:
+        header += [f"N={subscribers}, µs", f"broker / it, N={subscribers}"]
     yield from _table(header, rows)
     yield from _notes({name: f"{text} {_where_faster(results, name)}" for name, text in peers.LIBRARIES.items()})
     yield from _plot(plots, "subscribers.svg", "Cost of a publication and its handling by the number of subscribers")
@@ -119,7 +119,7 @@ def _publishing(results: Results, plots: str) -> Iterable[str]:
 def _payloads(results: Results, plots: str) -> Iterable[str]:
     yield from _heading("Payloads")
     yield "To 8 subscribers, with 24 fields (six of each kind):\n"
-    rows = []
+    rows: list[Sequence[str]] = []
     for name in BROKER | SAME_WORK | BARE:
         ratio = "" if name == OURS else _spread(results["24 fields", "8", name, "ratio"])
         rows.append((name, _us(results["24 fields", "8", name, "seconds"]), ratio))
@@ -146,7 +146,7 @@ def _screening(results: Results) -> Iterable[str]:
         "last ones are refused at their end, so their figure has the making and raising of the error in it.\n"
     )
     plain = results["screening", operations.PLAIN_TEXT, "seconds"].median
-    rows = []
+    rows: list[Sequence[str]] = []
     for name in operations.SCREENING:
         spread = results["screening", name, "seconds"]
         kind = "refused" if name in operations.HOSTILE_REFUSED else "accepted"
@@ -191,7 +191,7 @@ def _calls(results: Results) -> Iterable[str]:
         "program. The waking of two processes is in every call. Here more than 1 means that broker is the faster "
         "one.\n"
     )
-    rows = []
+    rows: list[Sequence[str]] = []
     for server in mcp_clients.SERVERS:
         for client in mcp_clients.CLIENTS:
             key: Key = ("calls", server, client)
@@ -215,7 +215,7 @@ def _events(results: Results, plots: str) -> Iterable[str]:
         "burst begins when all have. An event counts once, however many children get it. *Of raw lines* is the share "
         "of their throughput that broker reaches; more is better.\n"
     )
-    rows = []
+    rows: list[Sequence[str]] = []
     for children in map(str, events.CHILDREN):
         for burst in map(str, events.BURSTS):
             key: Key = ("events", children, burst)
@@ -230,7 +230,7 @@ def _events(results: Results, plots: str) -> Iterable[str]:
 def _starting(results: Results) -> Iterable[str]:
     yield from _heading("Starting")
     yield "From asking for a child of the standard library to its tools being known; the child's own start is in it:\n"
-    rows = []
+    rows: list[Sequence[str]] = []
     for name in (mcp_clients.OURS, startup.EXTENSION, mcp_clients.SDK, mcp_clients.RAW):
         ratio = "" if name == mcp_clients.OURS else _spread(results["spawn", name, "ratio"])
         rows.append((name, _ms(results["spawn", name, "seconds"]), ratio))
@@ -250,7 +250,7 @@ def _sessions(results: Results, plots: str) -> Iterable[str]:
         "``gc.collect()`` with all of them alive. Up to 1000 the bytes are what Python allocated, above that what the "
         "process grew by.\n"
     )
-    rows = []
+    rows: list[Sequence[str]] = []
     counts = sorted(int(key[1]) for key in results if key[0] == "idle" and key[-1] == "bytes")
     for count in counts:
         key: Key = ("idle", str(count))

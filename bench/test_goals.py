@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bench.goals import GOALS, Goal, _times_faster, expiry_share, worst_hostile
-from bench.operations import HOSTILE, PLAIN_TEXT, SCREENING
+from bench.operations import PLAIN_TEXT, SCREENING
+from bench.payloads import HOSTILE
 from bench.results import Results
 from bench.rounds import Spread
 
