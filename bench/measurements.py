@@ -13,6 +13,8 @@ from bench.payloads import FOUR, TWENTY_FOUR, Shape, text
 from bench.results import Results, add_times
 from bench.rounds import Spread, Workload, measure, progress
 
+# What is over soon and waits for other processes is noisy, and so is done more often.
+MORE = 3
 SUBSCRIBERS = (1, 8, 63)
 MORE_SUBSCRIBERS = (2, 4, 16, 32)
 PLOTTED: dict[str, Contestant] = {
@@ -60,14 +62,15 @@ def measure_everything(*, rounds: int, sessions: int) -> Results:
     add_times(results, ("threads",), measure(threads, rounds=rounds, clock=time.perf_counter))
     for server, script in mcp_clients.SERVERS.items():
         progress(f"tool calls to a server of the {server}")
-        times = asyncio.run(calls.compare_clients(script, rounds=rounds))
+        quick = server == "standard library"
+        times = asyncio.run(calls.compare_clients(script, rounds=rounds * MORE if quick else rounds))
         add_times(results, ("calls", server), times, ours=mcp_clients.OURS)
     progress("tool calls to an extension")
-    times = asyncio.run(calls.compare_extension_calls(rounds=rounds))
+    times = asyncio.run(calls.compare_extension_calls(rounds=rounds * MORE))
     add_times(results, ("calls", "extension"), times, ours=mcp_clients.OURS)
     for children in events.CHILDREN:
         progress(f"events to {children} processes")
-        for burst, times in asyncio.run(events.compare_events(children, rounds=rounds)).items():
+        for burst, times in asyncio.run(events.compare_events(children, rounds=rounds * MORE)).items():
             add_times(results, ("events", str(children), str(burst)), times, ours=events.OURS)
     progress("from spawn to ready")
     add_times(results, ("spawn",), asyncio.run(startup.compare_spawns(rounds=rounds)), ours=mcp_clients.OURS)

@@ -27,7 +27,7 @@ above a table says otherwise.
 - Contestants of a table ran in the same process and by turns, in rounds; a ratio is the median of the ratios within
   each round, with its quartiles behind it. Read the ratios: microseconds are those of one machine on one day.
 - What does not wait for anything is timed in seconds of the processor, so that the other work of a machine disturbs it
-  less; calls, events to processes, threads and starts are timed by the clock on the wall.
+  less; calls, events to processes, threads and spawns are timed by the clock on the wall.
 - Payloads differ from one publication to the next, and no round repeats a string of another. Rows that say *warm*
   publish one payload again and again; no other figure has anything from a cache.
 - The bus runs with everything on: fields and types checked, strings screened, the frame measured exactly, both bounds
@@ -235,7 +235,7 @@ def _starting(results: Results) -> Iterable[str]:
         ratio = "" if name == mcp_clients.OURS else _spread(results["spawn", name, "ratio"])
         rows.append((name, _ms(results["spawn", name, "seconds"]), ratio))
     yield from _table(("client", "ms", "broker / it"), rows)
-    yield "A whole process that does one import:\n"
+    yield "A whole process that does one import, in time of the processor:\n"
     rows = []
     for name in startup.IMPORTS:
         ratio = "" if name == "import broker" else _spread(results["import", name, "ratio"])

@@ -18,10 +18,7 @@ LIBRARIES: dict[str, str] = {
         "Calls functions. Nothing is checked, copied, bounded, queued, counted or expired, and a receiver that raises "
         "or blocks stops the others."
     ),
-    "psygnal bare": (
-        "Calls functions, compiled with mypyc. Nothing is checked but the number of arguments, nothing is copied, "
-        "bounded, queued or expired."
-    ),
+    "psygnal bare": ("Calls functions, compiled with mypyc. Nothing is checked, copied, bounded, queued or expired."),
     "pyee bare": "Calls functions. As blinker, with less around each call.",
     "pluggy bare": (
         "Calls one hook of every plugin and collects what they return. Arguments are matched by name when a plugin is "

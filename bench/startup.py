@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,7 @@ EXTENSION = "broker, extension"
 
 
 def compare_imports(*, rounds: int) -> dict[str, list[float]]:
-    """Seconds of a whole process that does no more than one import."""
+    """Seconds of the processor for a whole process that does no more than one import."""
 
     def workload(statement: str) -> Workload:
         def run(inputs: Sequence[int]) -> None:
@@ -37,6 +38,11 @@ def compare_imports(*, rounds: int) -> dict[str, list[float]]:
     return measure(
         {name: workload(statement) for name, statement in IMPORTS.items()}, rounds=rounds, clock=time.perf_counter
     )
+
+
+def _seconds_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 async def compare_spawns(*, rounds: int) -> dict[str, list[float]]:
