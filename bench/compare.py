@@ -1,61 +1,18 @@
-"""Interleaved rounds: in each, every contestant does the same operations, and is compared with the first in that round.
-
-``python -m bench.compare`` prints the ratios; a ratio below 1 means that the bus is the faster one. Ratios of one round
-share the machine's mood of that moment; their median over the rounds is what counts, and the spread says how much.
-"""
+"""Prints how publishing compares: ``python -m bench.compare``. A ratio below 1 means that the bus is the faster one."""
 
 from __future__ import annotations
 
 import argparse
-import gc
 import statistics
-import sys
-import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from bench.contestants import CONTESTANTS, PAYLOADS, Operation
+from bench.contestants import BARE, BROKER, OURS, SAME_WORK
+from bench.loop_contestants import LOOP
+from bench.machine import describe
+from bench.payloads import FOUR
+from bench.rounds import ROUNDS, Workload, measure, ratio
 
-ROUNDS = 15
-ROUND_SECONDS = 0.02
-
-
-def measure(operations: dict[str, Operation], rounds: int = ROUNDS) -> dict[str, list[float]]:
-    """Seconds for one operation of each contestant, one value a round."""
-    counts = {name: _calibrate(operation) for name, operation in operations.items()}
-    times: dict[str, list[float]] = {name: [] for name in operations}
-    gc.collect()
-    gc.disable()
-    try:
-        for _ in range(rounds):
-            for name, operation in operations.items():
-                times[name].append(_run(operation, counts[name]) / counts[name])
-            gc.collect()
-    finally:
-        gc.enable()
-    return times
-
-
-def ratios(times: dict[str, list[float]], ours: str, other: str) -> tuple[float, float, float]:
-    """Median, lower and upper quartile of ours / other over the rounds."""
-    values = [mine / theirs for mine, theirs in zip(times[ours], times[other], strict=True)]
-    low, middle, high = statistics.quantiles(values, n=4)
-    return middle, low, high
-
-
-def _calibrate(operation: Operation) -> int:
-    count = 1
-    while (took := _run(operation, count)) < ROUND_SECONDS / 4:
-        count *= 4
-    return max(1, round(count * ROUND_SECONDS / took))
-
-
-def _run(operation: Callable[[dict[str, Any]], object], count: int) -> float:
-    payloads, size = PAYLOADS, len(PAYLOADS)
-    start = time.perf_counter()
-    for n in range(count):
-        operation(payloads[n % size])
-    return time.perf_counter() - start
+CONTESTANTS = BROKER | SAME_WORK | BARE | LOOP
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -63,20 +20,21 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--subscribers", type=int, nargs="*", default=[1, 8, 63])
-    parser.add_argument("--ours", default="broker, handlers", choices=list(CONTESTANTS))
+    parser.add_argument("--ours", default=OURS, choices=list(CONTESTANTS))
+    parser.add_argument("--only", nargs="*", default=list(CONTESTANTS), choices=list(CONTESTANTS), metavar="CONTESTANT")
     given = parser.parse_args(argv)
-    print(sys.version)
+    for key, value in describe().items():
+        print(f"{key}: {value}")
+    names = [name for name in CONTESTANTS if name in given.only or name == given.ours]
     for subscribers in given.subscribers:
-        operations = {name: make(subscribers) for name, make in CONTESTANTS.items()}
-        times = measure(operations, given.rounds)
-        print(
-            f"\n{subscribers} subscribers; median microseconds of {given.ours}: "
-            f"{statistics.median(times[given.ours]) * 1e6:.2f}"
-        )
-        for name in CONTESTANTS:
+        workloads = {name: Workload(CONTESTANTS[name](subscribers, FOUR), FOUR.fresh) for name in names}
+        times = measure(workloads, rounds=given.rounds)
+        ours = statistics.median(times[given.ours]) * 1e6
+        print(f"\n{subscribers} subscribers; median microseconds of {given.ours}: {ours:.2f}")
+        for name in names:
             if name != given.ours:
-                middle, low, high = ratios(times, given.ours, name)
-                print(f"  / {name:<24} {middle:6.2f}   ({low:.2f} to {high:.2f})")
+                spread = ratio(times, given.ours, name)
+                print(f"  / {name:<24} {spread.median:7.3f}   ({spread.low:.3f} to {spread.high:.3f})")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""An MCP server made with the official Python SDK's low-level API: one tool, ``echo``."""
+"""An MCP server made with the official Python SDK's low-level API, which few users write: one tool, ``echo``."""
 
 from __future__ import annotations
 
