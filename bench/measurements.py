@@ -79,6 +79,7 @@ def measure_everything(*, rounds: int, sessions: int) -> Results:
     for count in session_counts(sessions):
         progress(f"{count} idle sessions")
         _idle(results, count)
+    results["idle bus", "bytes"] = Spread.of([idle.in_own_process(1_000, traced=True, bus=True)["bytes"]])
     return results
 
 

@@ -35,9 +35,10 @@ def test_imports(benchmark: Any) -> None:
     benchmark.extra_info["ms"] = _medians(times, 1e3)
 
 
+@pytest.mark.parametrize("bus", [True, False])
 @pytest.mark.parametrize("sessions", [1, 1000])
-def test_idle_sessions(benchmark: Any, sessions: int) -> None:
-    benchmark.extra_info.update(benchmark.pedantic(lambda: in_own_process(sessions, traced=True), rounds=1))
+def test_idle_sessions(benchmark: Any, sessions: int, bus: bool) -> None:
+    benchmark.extra_info.update(benchmark.pedantic(lambda: in_own_process(sessions, traced=True, bus=bus), rounds=1))
 
 
 def _medians(times: dict[str, list[float]], factor: float) -> dict[str, float]:

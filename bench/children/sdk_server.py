@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from mcp.server import MCPServer
+try:
+    from mcp.server import MCPServer as Server
+except ImportError:  # the first major version
+    from mcp.server.fastmcp import FastMCP as Server
 
-server = MCPServer("echo", log_level="ERROR")
+server = Server("echo", log_level="ERROR")
 
 
 @server.tool()

@@ -375,6 +375,7 @@ class Kernel(Watched):
     def _discard_stale(self, peer: Peer, *, expired: bool) -> None:
         with self._lock:
             peer._inbox.discard_stale(expired=expired)
+            peer._inbox.relax()
 
     def _relax(self, peer: Peer) -> None:
         with self._lock:
