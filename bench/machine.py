@@ -22,7 +22,7 @@ def describe() -> dict[str, str]:
     arguments = shlex.split(sysconfig.get_config_var("CONFIG_ARGS") or "")
     flags = " ".join(flag for flag in arguments if flag.startswith(("--enable", "--with", "--disable")))
     return {
-        "processor": f"{_cpu_model()}, {os.cpu_count()} cores, {platform.machine()}",
+        "processor": f"{_cpu_model()}, {_cores()}, {platform.machine()}",
         "system": f"{platform.system()} {platform.release()}",
         "interpreter": f"{platform.python_implementation()} {platform.python_version()}"
         + ("" if gil else ", without the GIL"),
@@ -32,6 +32,12 @@ def describe() -> dict[str, str]:
         "broker compiled": "yes" if _compiled() else "no, pure Python",
         "libraries": ", ".join(f"{name} {found}" for name in LIBRARIES if (found := _version(name))),
     }
+
+
+def _cores() -> str:
+    there = os.cpu_count()
+    used = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else there
+    return f"{there} cores" if used == there else f"{used} of {there} cores used"
 
 
 def _cpu_model() -> str:
