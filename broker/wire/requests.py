@@ -170,6 +170,11 @@ class RequestTable:
         """Whether an answer to this id would be that of an open request, or the late one of a cancelled request."""
         return request_id in self._open or request_id in self._tombstones
 
+    def open_request(self, request_id: int) -> HostRequest | None:
+        """The request under this id that has at least begun to leave and whose caller still waits."""
+        request = self._open.get(request_id)
+        return request if request is not None and request.dispatched else None
+
     def check_room(self) -> None:
         """Raise :class:`~broker.errors.ResourceExhaustedError` when no further request may wait."""
         waiting = len(self._waiting) + len(self._bypassing)
