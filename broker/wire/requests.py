@@ -171,9 +171,8 @@ class RequestTable:
         return request_id in self._open or request_id in self._tombstones
 
     def open_request(self, request_id: int) -> HostRequest | None:
-        """The request under this id that has at least begun to leave and whose caller still waits."""
-        request = self._open.get(request_id)
-        return request if request is not None and request.dispatched else None
+        """The request under this id whose caller still waits; its frame may not have left yet."""
+        return self._open.get(request_id)
 
     def check_room(self) -> None:
         """Raise :class:`~broker.errors.ResourceExhaustedError` when no further request may wait."""

@@ -56,17 +56,17 @@ class FeatureWire:
             settings=ConnectionSettings(**settings),
         )
         self.settled: list[HostRequest] = []
+        self._pending: list[FeatureEvent] = []
 
     def initialize(self, offered: Iterable[str] | None = None, **declared: Any) -> HostRequest:
         """Queue and write initialize, offering ``offered`` (every optional feature when left out)."""
         features = optional_features(self.version) if offered is None else tuple(offered)
-        request = self.connection.initialize(
+        return self.connection.initialize(
             {"api_version": self.version},
             Offer(version=self.version, optional_features=features, max_concurrent_requests=8),  # type: ignore[arg-type]
             Declared(**{"tools": ("tide",), **declared}),
             self.settled.append,
         )
-        return request
 
     def ready(self, features: Iterable[str] | None = None, **changes: Any) -> FeatureWire:
         """Bring the connection to READY with these features (all of them when left out)."""
@@ -92,6 +92,7 @@ class FeatureWire:
     def raw(self, *data: bytes) -> None:
         """The extension writes these bytes."""
         self.connection.receive_data(b"".join(data))
+        self._pump()
 
     def ask(self, message_id: int | str, method: str, **params: Any) -> None:
         """The extension makes a request."""
@@ -103,10 +104,13 @@ class FeatureWire:
 
     def events(self) -> list[FeatureEvent]:
         """Every event there is now."""
-        found = []
-        while (event := self.connection.next_event()) is not None:
-            found.append(event)
+        self._pump()
+        found, self._pending = self._pending, []
         return found
+
+    def _pump(self) -> None:
+        while (event := self.connection.next_event()) is not None:
+            self._pending.append(event)
 
     def names(self) -> list[str]:
         """The types of every event there is now."""

@@ -22,14 +22,19 @@ Make = Callable[..., Any]
 GRANTS = ("capabilities.secrets", "capabilities.system_prompt")
 WITHOUT_SERVICE = tuple(row.name for row in FEATURES.values() if row.service is None and not row.required)
 BASE = ("request_cancellation", "content_parts")
-ALWAYS = """request_progress progress_decoration artifacts lifecycle_events policy_intents dynamic_tools runtime_commands
+ALWAYS = """
+request_progress progress_decoration artifacts lifecycle_events policy_intents dynamic_tools runtime_commands
 semantic_ui editor_handoff terminal_input autocomplete dynamic_tool_renderers composer shortcuts session_entries
-message_injection lifecycle_events_v2 active_tools terminal_handoff session_context model_catalog""".split()
-CONDITIONAL = """agent_sessions agent_model_selection_v1 approvals secrets system_prompt_read
-delegation_telemetry_v1""".split()
-ONLY_0_4 = """resource_refs_v1 operation_descriptors_v1 tool_prompt_metadata_v1 autocomplete_edit_v1 tool_composition_v1
+message_injection lifecycle_events_v2 active_tools terminal_handoff session_context model_catalog
+""".split()
+CONDITIONAL = """
+agent_sessions agent_model_selection_v1 approvals secrets system_prompt_read delegation_telemetry_v1
+""".split()
+ONLY_0_4 = """
+resource_refs_v1 operation_descriptors_v1 tool_prompt_metadata_v1 autocomplete_edit_v1 tool_composition_v1
 bulk_objects_v1 remote_ui session_control_v1 session_compaction_v1 resource_paths_v1 before_prompt_state_v1
-pipeline_hooks_v1 compaction_strategy cache_warming_decision agent_session_events_v1 agent_session_lifetime_v1""".split()
+pipeline_hooks_v1 compaction_strategy cache_warming_decision agent_session_events_v1 agent_session_lifetime_v1
+""".split()
 
 
 def offered(version: str, **changes: Any) -> set[str]:

@@ -153,9 +153,10 @@ class Inbound:
             return None
         requests = self._connection.outbound.requests
         parent = requests.open_request(claim.parent)
-        if parent is None and not 1 <= claim.parent < requests.next_id:
+        never_sent = not 1 <= claim.parent < requests.next_id
+        if never_sent or (parent is not None and not parent.dispatched):
             raise InvalidParamsError(
-                f"params of {incoming.method}: the host has made no request {claim.parent}", path="parent_request_id"
+                f"params of {incoming.method}: the host has sent no request {claim.parent}", path="parent_request_id"
             )
         return parent
 
