@@ -219,7 +219,7 @@ class FeatureConnection(BaseConnection[FeatureEvent, FeatureOutbound]):
                 self.outbound.push_answer(payload)
 
     def refuse(self, incoming: FeatureRequest, error: BrokerError, *, kind: RefusalKind | None = None) -> None:
-        """Answer with a refusal, of the kind that stands for ``error`` unless one is given; otherwise as :meth:`answer`."""
+        """Answer with a refusal, of the kind that stands for ``error`` unless one is given; else as :meth:`answer`."""
         if self._may_answer(incoming):
             self._inbound.forget(incoming)
             self.outbound.push_refusal(incoming.id, kind or kind_of(error), detail_of(error))
