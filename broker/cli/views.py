@@ -120,6 +120,8 @@ def describe(record: dict[str, Any]) -> str:
     kind = record["kind"]
     if kind == "started":
         text = f"{record['extension']} started, tools: {', '.join(record['tools']) or 'none'}"
+    elif kind == "tools_changed":
+        text = f"{record['extension']} changed its tools: {', '.join(record['tools']) or 'none'}"
     elif kind == "topic_available":
         text = f"{record['topic']} is available from {record['publisher']}"
     elif kind == "topic_unavailable":

@@ -222,25 +222,6 @@ def test_a_wrong_set_up_is_3(broker: Broker, rogue: Any, tmp_path: Path) -> None
         assert "is not a directory" in done.stderr
 
 
-@pytest.mark.spec("octet.version.legacy-recognised")
-@pytest.mark.parametrize("version", ["0.1", "0.2", "0.4"])
-@pytest.mark.parametrize("sub", ["call", "run", "check"])
-def test_a_legacy_version_is_recognised_and_not_started(
-    rogue: Any, capsys: pytest.CaptureFixture[str], version: str, sub: str, tmp_path: Path
-) -> None:
-    path = str(rogue(f"open({str(tmp_path / 'ran')!r}, 'w')", api_version=version))
-    good = str(rogue(f"open({str(tmp_path / 'ran')!r}, 'w')", name="good"))
-    status = main(
-        {"call": [sub, path, "work", "{}"], "run": [sub, "--for", "5", path, good], "check": [sub, path]}[sub]
-    )
-    told = capsys.readouterr()
-    said = told.out if sub == "check" else told.err
-    assert status == 3
-    assert "not built yet" in said
-    assert version in said
-    assert not (tmp_path / "ran").exists()
-
-
 # -- check -----------------------------------------------------------------------------------------------------------
 
 

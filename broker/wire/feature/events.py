@@ -22,6 +22,7 @@ __all__ = [
     "FeatureRequest",
     "Initialized",
     "NoticeReceived",
+    "ParentSettled",
     "ProgressReceived",
     "RequestReceived",
 ]
@@ -73,6 +74,13 @@ class NoticeReceived:
 
 
 @frozen
+class ParentSettled:
+    """A host request that something was presented for has settled: what was shown for it is over."""
+
+    parent: HostRequest
+
+
+@frozen
 class ProgressReceived:
     """How far an open host request has come; stale reports never get here."""
 
@@ -81,5 +89,12 @@ class ProgressReceived:
 
 
 FeatureEvent: TypeAlias = (
-    Initialized | RequestReceived | CancelReceived | NoticeReceived | ProgressReceived | Diagnostic | Closed
+    Initialized
+    | RequestReceived
+    | CancelReceived
+    | NoticeReceived
+    | ParentSettled
+    | ProgressReceived
+    | Diagnostic
+    | Closed
 )

@@ -18,6 +18,7 @@ from broker.wire.feature.events import (
     CancelReceived,
     FeatureRequest,
     NoticeReceived,
+    ParentSettled,
     ProgressReceived,
     RequestReceived,
 )
@@ -38,12 +39,13 @@ if TYPE_CHECKING:
 class Inbound:
     """The reading half of a :class:`~broker.wire.feature.connection.FeatureConnection`."""
 
-    __slots__ = ("_children", "_connection", "_dropped", "_progress", "table")
+    __slots__ = ("_children", "_connection", "_dropped", "_noticed", "_progress", "table")
 
     def __init__(self, connection: FeatureConnection) -> None:
         self._connection = connection
         self._dropped = 0
         self._children: dict[HostRequest, list[FeatureRequest]] = {}
+        self._noticed: set[HostRequest] = set()
         self._progress: dict[HostRequest, int] = {}
         self.table: IncomingTable = IncomingTable()
 
@@ -76,11 +78,15 @@ class Inbound:
         self._progress.pop(parent, None)
         for child in list(self._children.get(parent, ())):
             self._cancel(child, f"{parent.method} has settled", parent_request_id=parent.id)
+        if parent in self._noticed:
+            self._noticed.discard(parent)
+            self._connection.emit(ParentSettled(parent))
 
     def clear(self) -> None:
         """The connection has closed: nothing is answered any more."""
         self.table.clear()
         self._children.clear()
+        self._noticed.clear()
         self._progress.clear()
 
     # -- requests ------------------------------------------------------------------------------------------------------
@@ -209,6 +215,8 @@ class Inbound:
                 name="capability_mismatch",
                 method=message.method,
             )
+        if parent is not None:
+            self._noticed.add(parent)
         self._connection.emit(NoticeReceived(message.method, model, parent, owner))
 
     def _on_cancel(self, notice: CancelNotice) -> None:

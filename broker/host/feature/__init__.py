@@ -1,0 +1,50 @@
+"""The host's side of extension API 0.1, 0.2 and 0.4: what a host may bind, and how extensions are served with it."""
+
+from broker.host.feature.contributions import Contributions, Request
+from broker.host.feature.generation import FeatureGeneration
+from broker.host.feature.services import (
+    ArtifactStore,
+    CatalogueChange,
+    Confirmations,
+    ContextSink,
+    DynamicTools,
+    FeatureServices,
+    Inputs,
+    Notifications,
+    Operations,
+    Origin,
+    Policy,
+    Presentation,
+    ProgressSink,
+    PublishedArtifact,
+    Reply,
+    Secrets,
+    ServiceCall,
+    SessionControl,
+    StatusSink,
+)
+
+__all__ = [
+    "ArtifactStore",
+    "CatalogueChange",
+    "Confirmations",
+    "ContextSink",
+    "Contributions",
+    "DynamicTools",
+    "FeatureGeneration",
+    "FeatureServices",
+    "Inputs",
+    "Notifications",
+    "Operations",
+    "Origin",
+    "Policy",
+    "Presentation",
+    "ProgressSink",
+    "PublishedArtifact",
+    "Reply",
+    "Request",
+    "Secrets",
+    "ServiceCall",
+    "SessionControl",
+    "StatusSink",
+]
