@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, TypeAlias, TypeVar, cast
+from functools import partial
+from typing import Any, NoReturn, TypeAlias, TypeVar, cast
 
 from broker.adapters.artifacts import ArtifactRoots
 from broker.errors import BrokerError, SetupError, UsageError
@@ -114,8 +115,8 @@ class MemoryDriver:
             coroutine.send(None)
         except StopIteration as stop:
             work.succeed(stop.value)
-        except BrokerError as error:
-            work.fail(error)
+        except Exception as error:
+            work.settle_with(partial(_raise, error))
         else:
             coroutine.close()
             work.fail(UsageError("in memory a service answers with a value or an Outcome, or awaits nothing"))
@@ -177,3 +178,7 @@ class MemoryDriver:
         self._processes.append(process)
         self.spawned.append(extension)
         link.spawned(process)
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import stat
 import sys
 import textwrap
@@ -80,9 +81,7 @@ class FeatureMixin:
     def ask(self, extension: Extension, *questions: Any) -> Any:
         """Have an :class:`Asker` ask the host; what the host answered."""
         result = self.settle(extension.call("work", {"ask": list(questions)}))  # type: ignore[attr-defined]
-        if extension.manifest.api_version == "0.1":
-            return eval(result.content[0].text)
-        return result.structured_content
+        return json.loads(result.content[0].text)
 
 
 class FeatureMemory(FeatureMixin, worlds.MemoryWorld):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 from typing import Any
 
@@ -62,10 +63,8 @@ class Asker(Plain):
             self.request(request_id, method, params)
 
     def finish(self, call: int, answers: list[Any]) -> None:
-        if self.version == "0.1":
-            self.answer(call, {"content": repr(answers), "is_error": False})
-        else:
-            self.answer(call, {"content": [], "is_error": False, "structured_content": answers})
+        self.text = json.dumps(answers)
+        self.answer(call, self.default_result("tool/call"))
 
 
 class Teller(Plain):

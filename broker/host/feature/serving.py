@@ -70,6 +70,10 @@ class Serving:
 
     def _pump(self) -> None:
         while self._queue and self._working < MAX_EXTENSION_WORKERS and not self._closed:
+            if self._queue[0].incoming.cancelled:
+                # Several are cancelled at once; this one's turn to be told has not come yet.
+                self._give_up(self._queue[0])
+                continue
             job = self._queue.popleft()
             self._working += 1
             self._start(job)
