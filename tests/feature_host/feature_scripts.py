@@ -122,3 +122,24 @@ def inline_artifact(data: bytes) -> dict[str, Any]:
         "sha256": hashlib.sha256(data).hexdigest(),
         "data": base64.b64encode(data).decode(),
     }
+
+
+class Menus(Plain):
+    """Has a command and a menu, and answers neither."""
+
+    def agreement(self, params: dict[str, Any]) -> dict[str, Any]:
+        self.commands = ("go",)
+        return super().agreement(params)
+
+    def on_message(self, message: dict[str, Any]) -> None:
+        if message.get("method") not in ("menu/collect", "command/execute"):
+            super().on_message(message)
+
+
+class Hooked(Plain):
+    """Answers every hook with more than most hooks may say."""
+
+    def default_result(self, method: str) -> Any:
+        if method == "hook/run":
+            return {"disposition": {"action": "continue"}, "strategy": "keep", "ratio": 0.5}
+        return super().default_result(method)
