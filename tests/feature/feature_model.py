@@ -7,9 +7,9 @@ from typing import Any
 REQUIRED = ["request_cancellation", "content_parts"]
 COMMON = """
 request_progress progress_decoration artifacts lifecycle_events policy_intents dynamic_tools runtime_commands
-semantic_ui editor_handoff terminal_input autocomplete dynamic_tool_renderers composer shortcuts session_entries message_injection
-lifecycle_events_v2 active_tools terminal_handoff session_context model_catalog agent_sessions agent_model_selection_v1
-approvals secrets system_prompt_read delegation_telemetry_v1
+semantic_ui editor_handoff terminal_input autocomplete dynamic_tool_renderers composer shortcuts session_entries
+message_injection lifecycle_events_v2 active_tools terminal_handoff session_context model_catalog agent_sessions
+agent_model_selection_v1 approvals secrets system_prompt_read delegation_telemetry_v1
 """.split()
 LATER = """
 resource_refs_v1 operation_descriptors_v1 tool_prompt_metadata_v1 autocomplete_edit_v1 tool_composition_v1
