@@ -14,6 +14,8 @@ from broker.adapters.discovery import (
 )
 from broker.cli.exit_codes import OK, SETUP
 from broker.errors import SetupError
+from broker.wire.octet.bundle import check_installable
+from broker.wire.octet.manifest import Manifest
 from broker.wire.quoting import escape
 
 
@@ -55,6 +57,18 @@ def _check_servers(path: Path) -> bool:
     return not found.refused
 
 
+def _standing(manifest: Manifest) -> str:
+    """What the version policy says of the manifest, and what a bundle of it still lacks."""
+    summary = manifest.policy.summary
+    if not manifest.policy.installable:
+        return summary
+    try:
+        check_installable(manifest)
+    except SetupError as error:
+        return f"{summary} once {error.path} is one exact version"
+    return summary
+
+
 def _check_file(file: Path) -> bool:
     shown = escape(str(file))
     try:
@@ -66,5 +80,5 @@ def _check_file(file: Path) -> bool:
     for warning in directory_warnings(manifest):
         print(f"warning: {escape(str(warning))}")
     about = f"{manifest.name} {manifest.version}, extension API {manifest.api_version}, {manifest.wire}"
-    print(f"{shown}: ok: {about}: {manifest.policy.summary}")
+    print(f"{shown}: ok: {about}: {_standing(manifest)}")
     return True
