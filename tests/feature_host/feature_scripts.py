@@ -143,3 +143,61 @@ class Hooked(Plain):
         if method == "hook/run":
             return {"disposition": {"action": "continue"}, "strategy": "keep", "ratio": 0.5}
         return super().default_result(method)
+
+
+class Dying(Asker):
+    """Kills itself at the given step, in its first life; a later one behaves well and answers ``done``."""
+
+    at = ""
+
+    def on_message(self, message: dict[str, Any]) -> None:
+        mark = "died-at-" + self.at.replace("/", "-")
+        first = not os.path.exists(mark)
+        method = message.get("method", "answer")
+        if first and method == self.at.partition("+")[0]:
+            with open(mark, "w"):
+                pass
+            if self.at.endswith("+"):
+                super().on_message(message)
+            self.exit_status = -9
+        elif method == "tool/call" and "ask" not in message["params"]["arguments"] and first:
+            if "stay" not in message["params"]["arguments"]:
+                super().on_message(message)
+        else:
+            super().on_message(message)
+
+
+class DyingAtInitialize(Dying):
+    at = "initialize"
+
+
+class DyingAfterInitialize(Dying):
+    at = "initialize+"
+
+
+class DyingAtCall(Dying):
+    at = "tool/call"
+
+
+class DyingAfterAsking(Dying):
+    at = "tool/call+"
+
+
+class DyingAtAnswer(Dying):
+    at = "answer"
+
+
+class DyingAtCancel(Dying):
+    at = "$/cancelRequest"
+
+
+class DyingAtShutdown(Dying):
+    at = "shutdown"
+
+
+class DyingAfterShutdown(Dying):
+    at = "shutdown+"
+
+
+class DyingAtHook(Dying):
+    at = "hook/run"
