@@ -19,6 +19,7 @@ from broker.wire.octet.models import (
     Continue,
     SessionHookResult,
     ShutdownResult,
+    ToolDefinition,
     decode_hook_result,
     decode_shutdown_result,
     decode_tool_result,
@@ -34,6 +35,7 @@ class Generation(ExtensionProcess):
     """One start of the process of an extension that speaks the canonical wire."""
 
     connection: Connection
+    tools: tuple[ToolDefinition, ...]
 
     def __init__(
         self,

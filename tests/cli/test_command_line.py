@@ -236,7 +236,9 @@ def test_check_lists_sound_manifests_and_every_fault_with_its_path(broker: Broke
     done = broker("check", good.parent, tmp_path / "nowhere")
     assert done.returncode == 3
     assert done.stderr == ""
-    sound = f"{good / 'extension.toml'}: ok: good 1.0.0, extension API 0.3, canonical-json-rpc"
+    about = "good 1.0.0, extension API 0.3, canonical-json-rpc"
+    stands = "supported, runs, installable from a bundle once requires_octet is one exact version"
+    sound = f"{good / 'extension.toml'}: ok: {about}: {stands}"
     lines = done.stdout.splitlines()
     assert sound in lines
     faults = [line for line in lines if line != sound]

@@ -36,6 +36,7 @@ from broker.wire.feature.scope import ResourceOwner
 from broker.wire.jsonrpc import Absent
 from broker.wire.octet.connection import ConnectionSettings
 from broker.wire.octet.manifest_model import Manifest
+from broker.wire.octet.models import ToolDefinition
 from broker.wire.quoting import escape
 from broker.wire.requests import HostRequest
 
@@ -47,6 +48,7 @@ class FeatureGeneration(ExtensionProcess):
     """One start of the process of an extension that speaks the feature-negotiated wire. It is never on the bus."""
 
     connection: FeatureConnection
+    tools: tuple[ToolDefinition, ...]
 
     def __init__(
         self,
