@@ -99,8 +99,10 @@ class _AnswerView:
         else:
             out = sys.stdout if record["ok"] else sys.stderr
             for part in record["content"]:
+                # An image or a sound has words to stand for it.
+                text = part.get("text", part.get("alt", part.get("transcript", "")))
                 # Line ends are the tool's own layout; anything else that could steer a terminal is escaped.
-                print("\n".join(escape(line, max_chars=len(line) * 10) for line in part["text"].split("\n")), file=out)
+                print("\n".join(escape(line, max_chars=len(line) * 10) for line in text.split("\n")), file=out)
             out.flush()
 
     def refresh(self, statistics: BusStatistics) -> None:

@@ -224,6 +224,15 @@ def test_with_the_dynamic_feature_they_may_differ(good_answer: Make, feature: st
 
 
 @pytest.mark.spec("octet.legacy.tools-and-commands")
+@pytest.mark.parametrize("name", ["", "two words", "x\x1b[31m", "x" * 65])
+def test_names_made_up_at_run_time_are_identifiers(good_answer: Make, name: str) -> None:
+    features = ("runtime_commands", "dynamic_tool_renderers")
+    for changes in ({"commands": [name]}, {"tool_renderers": [name]}):
+        error = refused("0.2", good_answer("0.2", features, **changes), features)
+        assert error.name == ("resource_exhausted" if len(name) > 64 else "invalid_params")
+
+
+@pytest.mark.spec("octet.legacy.tools-and-commands")
 def test_256_tools_and_commands_pass_and_one_more_of_either_does_not(good_answer: Make) -> None:
     features = ("dynamic_tools", "runtime_commands")
     tools = [{"name": f"t{number}", "description": "x", "parameters": {}} for number in range(257)]

@@ -17,7 +17,7 @@ from broker.errors import (
     UsageError,
 )
 from broker.wire.events import Closed
-from broker.wire.feature.events import CancelReceived, NoticeReceived, RequestReceived
+from broker.wire.feature.events import CancelReceived, NoticeReceived, ParentSettled, RequestReceived
 from broker.wire.feature.features import FEATURES, LIFECYCLE_EVENTS, is_since
 from broker.wire.feature.methods import METHODS, Scope, find_method
 from broker.wire.octet.settings import Phase
@@ -408,6 +408,17 @@ def test_a_cancelled_request_is_told_once_and_has_its_grace(new_wire: Make) -> N
     assert wire.settled == [request]
 
 
+@pytest.mark.spec("octet.legacy.cancel")
+def test_a_reason_is_4096_bytes_at_most(new_wire: Make) -> None:
+    wire = new_wire("0.2").ready()
+    request = wire.call()
+    with pytest.raises(InvalidParamsError, match="MAX_REASON_BYTES"):
+        wire.connection.cancel(request, "x" * 4_097)
+    assert not request.settled
+    wire.connection.cancel(request, "x" * 4_096)
+    assert wire.written()[0]["params"]["reason"] == "x" * 4_096
+
+
 @pytest.mark.spec("octet.legacy.no-cancel-v01")
 def test_0_1_is_told_nothing_and_has_the_same_grace(new_wire: Make) -> None:
     wire = new_wire("0.1").ready()
@@ -516,6 +527,7 @@ def test_a_presentation_has_a_parent_or_an_owner_and_not_both(new_wire: Make) ->
     wire.tell("presentation/update", snapshot={"x": "y" * 262_144}, resource_owner=OWNER)
     assert wire.names() == ["Diagnostic"] * 4
     wire.receive({"jsonrpc": "2.0", "id": 2, "result": {}})
+    assert wire.events() == [ParentSettled(parent)]
     wire.tell("presentation/update", snapshot=snapshot, parent_request_id=2)
     assert wire.names() == []
 

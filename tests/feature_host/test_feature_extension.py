@@ -219,6 +219,12 @@ def test_a_host_may_add_to_the_context(open_memory: Open, service: Any, play: An
     assert (host["model"], host["models"]) == ("m1", ["tide"])
 
 
+def test_a_host_that_fails_to_add_to_the_context_fails_no_call(open_memory: Open, service: Any, play: Any) -> None:
+    world = open_memory(service.bind(host_context=lambda origin: 1 / 0))  # type: ignore[arg-type,return-value]
+    assert world.settle(world.start_feature(play.Plain, "0.4").call("work", {})).is_error is False
+    assert any("ZeroDivisionError" in text for text in world.diagnostics())
+
+
 # -- contributions -----------------------------------------------------------------------------------------------------
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import inspect
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -398,6 +400,31 @@ def test_eight_requests_are_worked_on_at_once_and_the_rest_in_order(open_memory:
         world.driver.run()
     assert [entry[2].prompt for entry in service.log] == [str(n) for n in range(20)]
     assert answers(world, call) == [{"value": str(n)} for n in range(20)]
+
+
+@pytest.mark.spec("octet.legacy.workers")
+def test_a_full_queue_that_is_answered_at_once_takes_no_deep_stack(open_memory: Open, service: Any, play: Any) -> None:
+    held: list[Outcome[str]] = []
+
+    def hold() -> Any:
+        held.append(Outcome())
+        return held[-1] if len(held) <= 8 else "now"
+
+    service.answers["ask"] = hold
+    world = open_memory(service.bind("inputs"))
+    asker = world.start_feature(play.Asker, "0.2")
+    call = asker.call("work", {"ask": [["input/request", {"prompt": "?", "secret": False}]] * 128})
+    world.driver.run()
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + 100)
+    try:
+        held[0].succeed("then")
+    finally:
+        sys.setrecursionlimit(limit)
+    for outcome in held[1:8]:
+        outcome.succeed("then")
+    values = [answer["value"] for answer in answers(world, call)]
+    assert (values[:8], set(values[8:])) == (["then"] * 8, {"now"})
 
 
 @pytest.mark.spec("octet.legacy.children-cancelled", "octet.legacy.workers")

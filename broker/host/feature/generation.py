@@ -113,7 +113,10 @@ class FeatureGeneration(ExtensionProcess):
         """The ``context`` member of a host request."""
         host = self.session.host_json()
         if self.services.host_context is not None:
-            host.update(self.services.host_context(self.origin()))
+            try:
+                host.update(self.services.host_context(self.origin()))
+            except Exception as error:  # a call goes on without what the host would have added
+                self._sink_failed(error)
         context: dict[str, Any] = {"workspace": self.session.workspace, "execution_scope": "session", "host": host}
         if self.version != "0.1":
             context["resource_owner"] = {

@@ -41,6 +41,7 @@ class Serving:
         self._jobs: dict[FeatureRequest, _Job] = {}
         self._queue: deque[_Job] = deque()
         self._working = 0
+        self._pumping = False
         self._closed = False
 
     def __len__(self) -> int:
@@ -69,14 +70,20 @@ class Serving:
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _pump(self) -> None:
-        while self._queue and self._working < MAX_EXTENSION_WORKERS and not self._closed:
-            if self._queue[0].incoming.cancelled:
-                # Several are cancelled at once; this one's turn to be told has not come yet.
-                self._give_up(self._queue[0])
-                continue
-            job = self._queue.popleft()
-            self._working += 1
-            self._start(job)
+        if self._pumping:
+            return  # a job that is answered at once makes room for the next one in the loop below
+        self._pumping = True
+        try:
+            while self._queue and self._working < MAX_EXTENSION_WORKERS and not self._closed:
+                if self._queue[0].incoming.cancelled:
+                    # Several are cancelled at once; this one's turn to be told has not come yet.
+                    self._give_up(self._queue[0])
+                    continue
+                job = self._queue.popleft()
+                self._working += 1
+                self._start(job)
+        finally:
+            self._pumping = False
 
     def _start(self, job: _Job) -> None:
         generation, incoming = self._generation, job.incoming

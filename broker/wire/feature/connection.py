@@ -15,7 +15,7 @@ Source: octet notes, section 5; octet reference, "Version policy".
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -25,6 +25,7 @@ from broker.errors import (
     CancelledError,
     CapabilityMismatchError,
     ExitedError,
+    InvalidParamsError,
     NegotiationError,
     ResourceExhaustedError,
     UsageError,
@@ -42,12 +43,14 @@ from broker.wire.feature.scope import ResourceOwner
 from broker.wire.framing import LineFramer
 from broker.wire.jsonrpc import success
 from broker.wire.mcp.requests import encode
+from broker.wire.octet.schema import Text, check, refuse
 from broker.wire.octet.settings import ConnectionSettings, Phase
 from broker.wire.outbox import OutFrame
 from broker.wire.quoting import escape
 from broker.wire.requests import HostRequest
 
-_LINE_BOUND = MAX_FEATURE_LINE_BYTES - 1
+_REASON: Final = Text("MAX_REASON_BYTES")
+_LINE_BOUND: Final = MAX_FEATURE_LINE_BYTES - 1
 """The framers count what stands before the LF; on this wire the bound counts the LF as well."""
 
 
@@ -177,6 +180,9 @@ class FeatureConnection(BaseConnection[FeatureEvent, FeatureOutbound]):
 
         As :meth:`broker.wire.octet.connection.Connection.cancel`; 0.1 has no cancel notice, and still has the grace.
         """
+        faults = check(_REASON, reason, "reason")
+        if faults:
+            refuse(faults, what="cancel", error=InvalidParamsError)
         if not request.settled and self._phase is not Phase.CLOSED:
             detail = f"{request.method} was cancelled: {escape(reason)}"
             self.abandon(request, reason, CancelledError(detail, reason=reason, dispatched=request.dispatched))

@@ -15,14 +15,21 @@ from typing import Any, Final
 from attrs import field, frozen
 
 from broker.errors import Fault, NegotiationError
-from broker.limits import MAX_COMMANDS, MAX_CONCURRENT_REQUESTS, MAX_TOOLS
+from broker.limits import (
+    MAX_COMMANDS,
+    MAX_CONCURRENT_REQUESTS,
+    MAX_MANIFEST_IDENTIFIER_BYTES,
+    MAX_TOOL_DESCRIPTION_BYTES,
+    MAX_TOOLS,
+)
 from broker.wire.feature.features import FEATURES, LIFECYCLE_EVENTS, REQUIRED_FEATURES, Version, is_since
 from broker.wire.feature.values import Value, compact_size
 from broker.wire.jsonrpc import ABSENT, Absent
 from broker.wire.octet.catalogue import tool_faults
+from broker.wire.octet.manifest_toml import IDENTIFIER
 from broker.wire.octet.models import ToolDefinition
-from broker.wire.octet.schema import Integer, Items, Nested, Text, decode, refuse, wire
-from broker.wire.quoting import quote
+from broker.wire.octet.schema import Integer, Items, Nested, Text, decode, over, refuse, wire
+from broker.wire.quoting import quote, utf8_length
 
 _DESCRIBED_TOOLS: Final = ("operation_descriptors_v1", "tool_prompt_metadata_v1")
 _TOOL_MEMBERS: Final = frozenset(("name", "description", "parameters", "output_schema"))
@@ -137,6 +144,8 @@ def judge_answer(result: Any, *, offer: Offer, declared: Declared) -> Agreement:
     renderers = declared.tool_renderers
     if not isinstance(answer.tool_renderers, Absent):
         renderers = answer.tool_renderers
+        for index, name in enumerate(renderers):
+            _refuse(_word_faults(f"tool_renderers[{index}]", name))
         exact = "dynamic_tool_renderers" not in features
         _refuse(_name_faults("tool_renderers", renderers, declared.tool_renderers, exact=exact))
     shortcuts: tuple[_Shortcut, ...] = () if isinstance(answer.shortcuts, Absent) else answer.shortcuts
@@ -291,9 +300,20 @@ def _read_commands(values: Iterable[Any]) -> tuple[tuple[Command, ...], list[Fau
         if type(name) is not str or type(description) is not str:
             faults.append(Fault(f"{path}.name" if type(name) is not str else f"{path}.description", "must be a string"))
             continue
+        faults += _word_faults(f"{path}.name", name)
+        if (size := utf8_length(description)) > MAX_TOOL_DESCRIPTION_BYTES:
+            faults.append(over(f"{path}.description", "is too long", "MAX_TOOL_DESCRIPTION_BYTES", size))
         extra = {key: item for key, item in entry.items() if key not in ("name", "description")}
         commands.append(Command(name=name, description=description, extra=extra))
     return tuple(commands), faults
+
+
+def _word_faults(path: str, name: str) -> list[Fault]:
+    """The faults of a name an extension chose while it runs; people are shown it."""
+    size = utf8_length(name)
+    if size > MAX_MANIFEST_IDENTIFIER_BYTES:
+        return [over(path, "is too long", "MAX_MANIFEST_IDENTIFIER_BYTES", size)]
+    return [] if IDENTIFIER.fullmatch(name) else [Fault(path, f"{quote(name)} is not an identifier")]
 
 
 def _name_faults(path: str, names: tuple[str, ...], declared: tuple[str, ...], *, exact: bool) -> list[Fault]:
