@@ -204,7 +204,7 @@ class Extension:
             self._relaunch()
         for generation, due in list(self._draining_at.items()):
             if not generation.busy or now >= due:
-                generation.cancel_calls("reload drain deadline")
+                generation.cancel_work("reload drain deadline")
                 del self._draining_at[generation]
                 generation.shutdown()
         for generation in list(self._generations):

@@ -66,7 +66,7 @@ class ExtensionProcess(ProcessLink):
     def veto_of(self, result: Any) -> tuple[str, str] | None:
         """The kind and reason of a session hook's result that is not ``continue``."""
 
-    def cancel_calls(self, reason: str) -> None:
+    def cancel_work(self, reason: str) -> None:
         """Release every caller of a tool call with ``reason``."""
         for request in list(self._calls):
             self.connection.cancel(request, reason)
@@ -81,7 +81,7 @@ class ExtensionProcess(ProcessLink):
                 self.fail(ExitedError(f"{self._shown}: stopped before it was ready", extension=self.name))
             return
         self._enter(Stage.DRAINING)
-        self.cancel_calls("shutdown")
+        self.cancel_work("shutdown")
         self.connection.drain()
         self._leave_services()
         try:
