@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker.adapters.aio import AsyncHost
 from broker.errors import (
     CancelledError,
     CapabilityMismatchError,
@@ -18,7 +21,7 @@ from broker.errors import (
     SetupError,
     TimedOutError,
 )
-from broker.host import FeatureGeneration, Health
+from broker.host import Diagnostic, FeatureGeneration, Health
 from broker.host.feature.presenting import check_snapshot
 from broker.wire.feature.features import LIFECYCLE_EVENTS
 from broker.wire.feature.results import Menu, decode_menu, decode_parts_result, decode_text_result
@@ -536,3 +539,66 @@ def test_an_undeclared_contribution_ends_the_process_and_the_call(open_world: Op
     with pytest.raises(ExtensionError, match="does not declare notifications"):
         world.settle(teller.call("work", {"tell": [["notification", {"level": "x", "message": "y"}]], "stay": True}))
     world.until(lambda: len(world.exits()) == 1)
+
+
+# -- flags -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("octet.legacy.initialize")
+@pytest.mark.parametrize("version", ["0.2", "0.4"])
+def test_flags_are_given_with_their_defaults_and_what_the_host_set(open_memory: Open, play: Any, version: str) -> None:
+    world = open_memory()
+    station = '{name = "station", type = "string", default = "north"}'
+    flags = f'flags = [{station}, {{name = "deep", type = "boolean", default = false}}]'
+    extension = world.add_feature(play.Plain, version, more=flags)
+    assert extension.flags == {}
+    world.session.remove("tide")
+    extension = world.session.add(extension.manifest, flags={"deep": True})
+    world.settle(extension.start())
+    assert world.script.received[0]["params"]["flag_values"] == [
+        {"name": "deep", "value": True},
+        {"name": "station", "value": "north"},
+    ]
+
+
+# -- linked into a host ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("octet.legacy.cancel")
+def test_a_task_that_waits_for_a_contribution_can_be_cancelled(tmp_path: Path, rogue: Any, service: Any) -> None:
+    body = (
+        "message = receive()\n"
+        "version = message['params']['protocol']\n"
+        "send(id=message['id'], result={'api_version': '0.4', 'tools': [], 'commands': ['go'], 'protocol': {"
+        "'version': '0.4', 'features': version['required_features'], 'limits': {'max_concurrent_requests': 1}}})\n"
+        "command = receive()\n"
+        "cancel = receive()\n"
+        "assert cancel['params'] == {'id': command['id'], 'reason': 'user'}, cancel\n"
+        "send(id=command['id'], error={'code': -32800, 'message': 'gone'})\n"
+        "print('told', file=sys.stderr, flush=True)\n"
+        "send(id=receive()['id'], result={})\n"
+    )
+    path = rogue(body, api_version="0.4", tools=(), extra='commands = ["go"]')
+
+    async def main() -> None:
+        async with AsyncHost() as host:
+            session = await host.open_session(tmp_path)
+            told = asyncio.Event()
+            session.add_observer(lambda n: told.set() if isinstance(n, Diagnostic) and n.text == "told" else None)
+            extension = await session.start(path)
+            waiting = asyncio.ensure_future(session.wait(extension.contributions.execute("go")))
+            await asyncio.sleep(0)
+            while extension.generation is not None and not _left(extension.generation):  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            await asyncio.wait_for(told.wait(), 10)
+
+    asyncio.run(main())
+
+
+def _left(generation: Any) -> bool:
+    """Whether the command's bytes are with the process."""
+    request = generation.connection.outbound.requests.open_request(2)
+    return request is not None and request.state.value == "sent"
