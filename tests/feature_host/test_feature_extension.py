@@ -495,6 +495,17 @@ def test_what_was_shown_for_a_request_goes_with_it(open_memory: Open, service: A
 
 
 @pytest.mark.spec("octet.legacy.presentation")
+def test_what_still_waits_to_be_shown_for_a_request_goes_with_it(open_memory: Open, service: Any, play: Any) -> None:
+    world = open_memory(service.bind("presentation"))
+    teller = world.start_feature(play.Teller, "0.4")
+    owned = [["presentation/update", {"snapshot": {"n": n}, "resource_owner": "own"}] for n in range(32)]
+    late = [["presentation/update", {"snapshot": {"late": 1}, "parent_request_id": "call"}]]
+    world.settle(teller.call("work", {"tell": owned + late}))
+    world.driver.advance(5_000)
+    assert [entry[2] for entry in service.log] == [{"n": n} for n in range(32)]
+
+
+@pytest.mark.spec("octet.legacy.presentation")
 @pytest.mark.parametrize(
     ("name", "maximum", "limit"),
     [

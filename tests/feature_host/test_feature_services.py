@@ -377,6 +377,33 @@ def test_64_mebibytes_may_be_published_in_all(open_memory: Open, service: Any, p
     assert refused(world.ask(asker, ["artifact/publish", inline(b"x")])[0]) == (-32602, "bounds_exceeded")
 
 
+@pytest.mark.spec("octet.legacy.artifacts")
+@pytest.mark.parametrize("how", ["refused", "cancelled"])
+def test_what_is_not_kept_takes_no_room(open_memory: Open, service: Any, play: Any, tmp_path: Path, how: str) -> None:
+    data = bytes(16 * 1_048_576)
+    (tmp_path / "big").write_bytes(data)
+    fields = {"mime_type": "x", "sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "path": "big"}
+    held: list[Outcome[str]] = []
+
+    def hold() -> Outcome[str]:
+        held.append(Outcome())
+        return held[-1]
+
+    service.answers["store"] = ResourceExhaustedError("full") if how == "refused" else hold
+    world = open_memory(service.bind("artifacts"))
+    asker = world.start_feature(play.Asker, "0.2")
+    for _ in range(6):
+        call = asker.call("work", {"ask": [["artifact/publish", fields]]})
+        world.driver.run()
+        if how == "cancelled":
+            call.cancel("user")
+            world.driver.run()
+        assert call.done
+    del service.answers["store"]
+    for _ in range(4):
+        assert "artifact_id" in world.ask(asker, ["artifact/publish", fields])[0]
+
+
 # -- workers and cancellation ------------------------------------------------------------------------------------------
 
 

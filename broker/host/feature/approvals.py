@@ -41,10 +41,6 @@ class ApprovalTokens:
         if form != _form(intent) or self._clock.monotonic_ms() > until:
             raise InvalidParamsError("the approval token is unknown, used, expired or another's", path="approval_token")
 
-    def clear(self) -> None:
-        """Forget every token."""
-        self._issued.clear()
-
 
 def _form(intent: dict[str, Any]) -> bytes:
     return orjson.dumps(intent, option=orjson.OPT_SORT_KEYS)

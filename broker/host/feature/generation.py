@@ -300,7 +300,6 @@ class FeatureGeneration(ExtensionProcess):
 
     def _release_services(self) -> None:
         self._serving.close()
-        self.approvals.clear()
         if self._feed is not None:
             self._feed.withdraw()
 

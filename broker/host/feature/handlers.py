@@ -52,10 +52,11 @@ def ask(generation: FeatureGeneration, service: Any, call: ServiceCall, params: 
 
 
 def evaluate(generation: FeatureGeneration, service: Any, call: ServiceCall, params: Any) -> Steps:
-    """``policy/evaluate``: a token that is good is an approval; otherwise the policy decides."""
+    """``policy/evaluate``: a token that is good is an approval; without one the policy decides.
+
+    Tokens are only given where ``approvals`` was negotiated, so that no token is good anywhere else.
+    """
     if not isinstance(params.approval_token, Absent):
-        if not generation.has("approvals"):
-            raise InvalidParamsError("approvals were not negotiated", path="approval_token")
         generation.approvals.redeem(params.approval_token, params.intent)
         return {"decision": "allow"}
     decision = yield service.evaluate(call, params.intent)

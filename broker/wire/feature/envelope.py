@@ -1,8 +1,8 @@
 """One line of the feature-negotiated wire: a request, a notification or an answer.
 
-Lines are JSON objects in any order of keys; members of an envelope that nobody knows are passed over, one CR before the
-LF is removed, and blank lines are nothing. Anything that cannot be told apart ends the stream. Source: octet notes,
-section 5.
+Lines are JSON objects in any order of keys; members of an envelope that nobody knows are passed over, white space
+around an object (and so a CR before the LF) is removed, and blank lines are nothing. Anything that cannot be told apart
+ends the stream. Source: octet notes, section 5.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ def read_line(line: bytes) -> Message | None:
     Raises :class:`~broker.errors.ProtocolError`: ``parse_error`` for what is no JSON, ``invalid_request`` for any other
     line that is no message.
     """
-    line = line.removesuffix(b"\r")
-    if not line.strip(WHITE_SPACE):
+    line = line.strip(WHITE_SPACE)
+    if not line:
         return None
-    value = decode_line(line.strip(WHITE_SPACE))
+    value = decode_line(line)
     if isinstance(value, Junk):
         raise ProtocolError(f"a line that is {value.reason}; it begins {quote(line)}", name="parse_error")
     if type(value) is not dict:
