@@ -244,6 +244,32 @@ def test_256_tools_and_commands_pass_and_one_more_of_either_does_not(good_answer
         assert (error.name, error.limit, error.observed, error.maximum) == ("resource_exhausted", limit, 257, 256)
 
 
+@pytest.mark.spec("octet.legacy.tools-and-commands")
+@pytest.mark.parametrize(
+    ("command", "path"),
+    [
+        (7, "commands[0]"),
+        ({}, "commands[0].name"),
+        ({"name": 1}, "commands[0].name"),
+        ({"name": "go", "description": 1}, "commands[0].description"),
+        ({"name": "go", "description": "x" * 4_097}, "commands[0].description"),
+    ],
+)
+def test_a_command_is_a_name_or_an_object_with_one(good_answer: Make, command: Any, path: str) -> None:
+    assert refused("0.1", good_answer("0.1", commands=[command]), commands=("go",)).path == path
+
+
+@pytest.mark.spec("octet.legacy.tools-and-commands")
+def test_shortcuts_of_the_answer_are_those_of_the_manifest(good_answer: Make) -> None:
+    shortcut = {"name": "go", "key": "ctrl+g", "description": "Goes."}
+    agreement = judged("0.2", good_answer("0.2", shortcuts=[shortcut]), shortcuts=("go",))
+    assert [(found.name, found.key) for found in agreement.shortcuts] == [("go", "ctrl+g")]
+    assert judged("0.2", good_answer("0.2"), shortcuts=("go",)).shortcuts == ()
+    for wrong in ([], [shortcut, shortcut], [{**shortcut, "name": "stop"}]):
+        assert refused("0.2", good_answer("0.2", shortcuts=wrong), shortcuts=("go",)).name == "capability_mismatch"
+    assert refused("0.2", good_answer("0.2", shortcuts=[{**shortcut, "key": ""}])).name == "invalid_params"
+
+
 @pytest.mark.spec("octet.legacy.unknown-answer-member")
 @pytest.mark.parametrize("version", ["0.1", "0.2", "0.4"])
 def test_an_unknown_member_of_the_answer_is_refused(good_answer: Make, version: str) -> None:

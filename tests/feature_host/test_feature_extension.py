@@ -24,7 +24,16 @@ from broker.errors import (
 from broker.host import Diagnostic, FeatureGeneration, Health
 from broker.host.feature.presenting import check_snapshot
 from broker.wire.feature.features import LIFECYCLE_EVENTS
-from broker.wire.feature.results import Menu, decode_menu, decode_parts_result, decode_text_result
+from broker.wire.feature.results import (
+    Menu,
+    decode_command_result,
+    decode_context,
+    decode_hook_result,
+    decode_menu,
+    decode_parts_result,
+    decode_status,
+    decode_text_result,
+)
 from broker.wire.octet.models import TextPart
 
 Open = Callable[..., Any]
@@ -286,6 +295,30 @@ def test_arguments_of_a_command_are_strings(open_memory: Open, play: Any) -> Non
     for wrong in ("north", [1], [None]):
         with pytest.raises(InvalidParamsError):
             of.execute("go", wrong)
+
+
+@pytest.mark.spec("octet.legacy.collect", "octet.legacy.hooks", "octet.legacy.command")
+def test_results_of_the_wrong_shape_are_refused() -> None:
+    assert decode_status("status")(None) is None
+    item = {"label": "a", "content": "b", "placement": "c"}
+    assert [found.label for found in decode_context([item] * 1_024)] == ["a"] * 1_024
+    going_on = {"disposition": {"action": "continue"}}
+    assert decode_hook_result("before_prompt")(going_on).denied is False
+    for decode, wrong in (
+        (decode_context, [item] * 1_025),
+        (decode_context, [{**item, "content": "x" * 262_145}]),
+        (decode_context, item),
+        (decode_status("status"), {"surface": "status"}),
+        (decode_hook_result("before_prompt"), {**going_on, "extra": {}}),
+        (decode_hook_result("before_prompt"), {"disposition": {"kind": "continue"}}),
+        (decode_hook_result("before_prompt"), {"disposition": {"action": "defer"}}),
+        (decode_hook_result("compaction_strategy"), {**going_on, "strategy": "x" * 262_144}),
+        (decode_hook_result("compaction_strategy"), None),
+        (decode_command_result, {"notifications": []}),
+        (decode_command_result, {"text": "", "notifications": [{"level": "", "message": ""}]}),
+    ):
+        with pytest.raises(ResultError):
+            decode(wrong)
 
 
 @pytest.mark.spec("octet.legacy.menu")

@@ -13,7 +13,14 @@ from typing import Any
 
 import pytest
 
-from broker.errors import CancelledError, InvalidParamsError, ResourceExhaustedError, UnavailableError, UsageError
+from broker.errors import (
+    CancelledError,
+    ExtensionError,
+    InvalidParamsError,
+    ResourceExhaustedError,
+    UnavailableError,
+    UsageError,
+)
 from broker.host import FeatureServices, Outcome
 
 Open = Callable[..., Any]
@@ -514,6 +521,42 @@ def test_a_coroutine_is_cancelled_with_its_request(open_world: Open, service: An
     world.until(lambda: seen == ["begun", "cancelled"])
     with pytest.raises(CancelledError):
         call.result()
+
+
+@pytest.mark.spec("octet.legacy.children-cancelled")
+@pytest.mark.parametrize("how", ["cancel", "raise after", "fail"])
+def test_a_service_that_ends_its_own_caller_harms_nobody(open_memory: Open, service: Any, play: Any, how: str) -> None:
+    world = open_memory(service.bind("inputs"))
+    asker = world.start_feature(play.Asker, "0.4")
+
+    def end_it() -> str:
+        if how == "fail":
+            asker.generation.fail(ExtensionError("the host has had enough"))
+        else:
+            call.cancel("user")
+        if how == "raise after":
+            raise ValueError("too late to matter")
+        return "too late"
+
+    service.answers["ask"] = end_it
+    call = asker.call("work", {"ask": [["input/request", {"prompt": "?", "secret": False}]]})
+    world.driver.run()
+    assert (call.done, len(service.log)) == (True, 1)
+    if how == "fail":
+        assert service.log[0][1].cancelled
+    else:
+        refusals = [m["error"]["code"] for m in world.script.received if "error" in m]
+        assert refusals == [-32800]
+        del service.answers["ask"]
+        assert world.ask(asker, ["input/request", {"prompt": "?", "secret": False}]) == [{"value": "north"}]
+
+
+@pytest.mark.spec("octet.legacy.refusals")
+def test_an_answer_that_json_cannot_hold_is_the_hosts_fault(open_memory: Open, service: Any, play: Any) -> None:
+    service.answers["ask"] = "\ud800"
+    world = open_memory(service.bind("inputs"))
+    (got,) = world.ask(world.start_feature(play.Asker, "0.4"), ["input/request", {"prompt": "?", "secret": False}])
+    assert refused(got) == (-32603, "internal_error")
 
 
 @pytest.mark.spec("octet.legacy.child-ids")

@@ -44,9 +44,6 @@ class Serving:
         self._pumping = False
         self._closed = False
 
-    def __len__(self) -> int:
-        return len(self._jobs)
-
     def begin(self, incoming: FeatureRequest) -> None:
         """Work on a request, now or when a worker is free."""
         job = _Job(incoming, ServiceCall(self._generation.origin(incoming.parent), incoming.method))
