@@ -22,6 +22,7 @@ from broker.errors import (
     UsageError,
 )
 from broker.host import FeatureServices, Outcome
+from broker.wire.feature.features import SERVICES
 
 Open = Callable[..., Any]
 
@@ -44,6 +45,13 @@ def test_what_cannot_be_bound_is_said_at_once() -> None:
     for wrong in ({"honoured": ["nowhere"]}, {"honoured": ["composer"]}, {"withheld": ["content_parts"]}):
         with pytest.raises(UsageError):
             FeatureServices(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", sorted(SERVICES))
+def test_a_service_needs_the_methods_of_its_protocol(name: str) -> None:
+    with pytest.raises(UsageError, match=f"{name}: a service bound there needs a method") as caught:
+        FeatureServices(**{name: object()})  # type: ignore[arg-type]
+    assert caught.value.path == name
 
 
 def answers(world: Any, call: Any) -> Any:

@@ -15,7 +15,7 @@ Source: octet notes, section 5.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 from attrs import field, frozen
 
@@ -168,6 +168,52 @@ class Operations(Protocol):
         ...
 
 
+class Agents(Operations, Protocol):
+    """``agent/spawn``, ``message``, ``follow_up``, ``list``, ``wait`` and ``interrupt``; ``models``, ``events`` and
+    ``stop`` with features of their own.
+    """
+
+
+class Composer(Operations, Protocol):
+    """``composer/get``, ``set`` and ``insert``: the text a person is writing."""
+
+
+class Shortcuts(Operations, Protocol):
+    """``shortcut/register``."""
+
+
+class SessionEntries(Operations, Protocol):
+    """``session/append_entry``, ``set_name`` and ``set_label``."""
+
+
+class Messages(Operations, Protocol):
+    """``session/send_message`` and ``send_user_message``."""
+
+
+class ActiveTools(Operations, Protocol):
+    """``tools/set_active``."""
+
+
+class Terminal(Operations, Protocol):
+    """``terminal/acquire`` and ``release``."""
+
+
+class Composition(Operations, Protocol):
+    """``composition/*`` of API 0.4: tools that use tools."""
+
+
+class Resources(Operations, Protocol):
+    """``resource/*`` of API 0.4; the host says ``resource/dispose`` through ``extension.contributions``."""
+
+
+class Bulk(Operations, Protocol):
+    """``bulk/*`` of API 0.4: objects too large for one message."""
+
+
+class RemoteUi(Operations, Protocol):
+    """``remote_ui/*`` of API 0.4."""
+
+
 class SessionControl(Protocol):
     """``session/wait_for_idle``, ``create``, ``fork``, ``switch``, ``reload`` and ``compact`` of API 0.4.
 
@@ -231,6 +277,23 @@ class ProgressSink(Protocol):
         ...
 
 
+_SESSION_CONTROL: Final = ("wait_for_idle", "create", "fork", "switch", "reload", "compact")
+_METHODS: Final[Mapping[str, tuple[str, ...]]] = {
+    "confirmations": ("confirm",),
+    "inputs": ("ask",),
+    "artifacts": ("store",),
+    "policy": ("evaluate",),
+    "secrets": ("get",),
+    "dynamic_tools": ("change",),
+    "session_control": _SESSION_CONTROL,
+    "notifications": ("notify",),
+    "context": ("contribute",),
+    "status": ("contribute",),
+    "presentation": ("show", "withdraw"),
+    "progress": ("report",),
+}
+
+
 @frozen(kw_only=True)
 class FeatureServices:
     """Everything a host binds for extensions of API 0.1, 0.2 and 0.4.
@@ -239,6 +302,8 @@ class FeatureServices:
     ``semantic_ui``; ``withheld`` names features that are not offered although their service is bound.
     ``host_context(origin)`` gives further members of ``context.host``, which is where features such as
     ``session_context``, ``model_catalog`` and ``system_prompt_read`` put what they are about.
+
+    Raises :class:`~broker.errors.UsageError` for an unknown feature, and for a service without its protocol's methods.
     """
 
     confirmations: Confirmations | None = None
@@ -247,18 +312,18 @@ class FeatureServices:
     policy: Policy | None = None
     secrets: Secrets | None = None
     dynamic_tools: DynamicTools | None = None
-    agents: Operations | None = None
-    composer: Operations | None = None
-    shortcuts: Operations | None = None
-    session_entries: Operations | None = None
-    messages: Operations | None = None
-    active_tools: Operations | None = None
-    terminal: Operations | None = None
+    agents: Agents | None = None
+    composer: Composer | None = None
+    shortcuts: Shortcuts | None = None
+    session_entries: SessionEntries | None = None
+    messages: Messages | None = None
+    active_tools: ActiveTools | None = None
+    terminal: Terminal | None = None
     session_control: SessionControl | None = None
-    composition: Operations | None = None
-    resources: Operations | None = None
-    bulk: Operations | None = None
-    remote_ui: Operations | None = None
+    composition: Composition | None = None
+    resources: Resources | None = None
+    bulk: Bulk | None = None
+    remote_ui: RemoteUi | None = None
     notifications: Notifications | None = None
     context: ContextSink | None = None
     status: StatusSink | None = None
@@ -269,6 +334,10 @@ class FeatureServices:
     host_context: Callable[[Origin], Mapping[str, Any]] | None = None
 
     def __attrs_post_init__(self) -> None:
+        for name in sorted(self.bound):
+            for method in _METHODS.get(name, ("run",)):
+                if not callable(getattr(getattr(self, name), method, None)):
+                    raise UsageError(f"{name}: a service bound there needs a method {method}", path=name)
         for name in sorted(self.honoured | self.withheld):
             row = FEATURES.get(name)
             if row is None or row.required:
@@ -282,4 +351,4 @@ class FeatureServices:
         return frozenset(name for name in SERVICES if getattr(self, name) is not None)
 
 
-NO_SERVICES = FeatureServices()
+NO_SERVICES: Final = FeatureServices()
