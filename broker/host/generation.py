@@ -11,7 +11,6 @@ from broker.host import bus_service
 from broker.host.extension_process import ExtensionProcess
 from broker.host.link import Stage
 from broker.host.output import BusOutput, ControlOutput, Output
-from broker.limits import MAX_WRITER_FRAMES
 from broker.wire.octet.connection import Connection, ConnectionSettings
 from broker.wire.octet.events import Closed, Diagnostic, Initialized, RequestReceived
 from broker.wire.octet.manifest_model import Manifest
@@ -153,9 +152,7 @@ class Generation(ExtensionProcess):
                 self._diagnose(event.text, source="wire")
             elif isinstance(event, Closed) and event.error is not None:
                 self.fail(event.error)
-            # A burst of requests must not fill the writer's queue while the process is ready to read the answers.
-            if self.connection.queued_frames >= MAX_WRITER_FRAMES // 2 and self._process is not None:
-                self._process.flush()
+            self.relieve_writer()
 
     def _on_initialized(self, event: Initialized) -> None:
         if self.failure is not None:

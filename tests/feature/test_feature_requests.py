@@ -237,6 +237,24 @@ def test_when_the_parent_settles_its_open_children_are_cancelled(new_wire: Make,
     assert [line["id"] for line in wire.written()] == ["c"]
 
 
+@pytest.mark.spec("octet.legacy.children-cancelled")
+@pytest.mark.parametrize("how", ["answer", "cancel"])
+def test_a_parent_with_128_open_children_may_settle(new_wire: Make, how: str) -> None:
+    wire = new_wire("0.2").ready()
+    parent, other = wire.call(), wire.call()
+    for number in range(128):
+        wire.ask(number, "input/request", prompt="?", secret=False, parent_request_id=2)
+    for _ in range(3):
+        wire.call(write=False)
+    if how == "cancel":
+        wire.connection.cancel(parent, "user")
+    else:
+        wire.receive({"jsonrpc": "2.0", "id": 2, "result": {}})
+    assert wire.connection.phase is Phase.READY
+    assert sorted(number for number, _, _ in wire.refusals()) == list(range(128))
+    assert (parent.settled, other.settled) == (True, False)
+
+
 @pytest.mark.spec("octet.legacy.owner")
 @pytest.mark.parametrize("member", ["session_id", "extension_instance_id", "process_generation"])
 def test_an_owner_is_exactly_this_generation(new_wire: Make, member: str) -> None:
@@ -525,7 +543,8 @@ def test_a_presentation_has_a_parent_or_an_owner_and_not_both(new_wire: Make) ->
     wire.tell("presentation/update", snapshot=snapshot, parent_request_id=2, resource_owner=OWNER)
     wire.tell("presentation/update", snapshot=snapshot, resource_owner={**OWNER, "process_generation": 2})
     wire.tell("presentation/update", snapshot={"x": "y" * 262_144}, resource_owner=OWNER)
-    assert wire.names() == ["Diagnostic"] * 4
+    wire.tell("presentation/update", snapshot=snapshot, parent_request_id=9)
+    assert wire.names() == ["Diagnostic"] * 5
     wire.receive({"jsonrpc": "2.0", "id": 2, "result": {}})
     assert wire.events() == [ParentSettled(parent)]
     wire.tell("presentation/update", snapshot=snapshot, parent_request_id=2)

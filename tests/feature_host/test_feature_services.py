@@ -469,6 +469,28 @@ def test_a_full_queue_that_is_answered_at_once_takes_no_deep_stack(open_memory: 
     assert (values[:8], set(values[8:])) == (["then"] * 8, {"now"})
 
 
+@pytest.mark.spec("octet.legacy.workers", "octet.legacy.writer-full")
+def test_a_burst_of_answers_does_not_count_as_not_reading(open_world: Open, service: Any, play: Any) -> None:
+    held: list[Outcome[str]] = []
+
+    def hold() -> Any:
+        held.append(Outcome())
+        return held[-1] if len(held) <= 8 else "now"
+
+    service.answers["ask"] = hold
+    world = open_world(service.bind("inputs"))
+    asker = world.start_feature(play.Asker, "0.4")
+    question = ["input/request", {"prompt": "?", "secret": False}]
+    call = asker.call("work", {"ask": [question] * 127})
+    world.until(lambda: len(held) == 8)
+    waiting = [asker.call("work", {}) for _ in range(30)]
+    held[0].succeed("then")
+    for outcome in held[1:8]:
+        outcome.succeed("then")
+    assert len(answers(world, call)) == 127
+    assert all(world.settle(one).is_error is False for one in waiting)
+
+
 @pytest.mark.spec("octet.legacy.children-cancelled", "octet.legacy.workers")
 @pytest.mark.parametrize("how", ["cancel", "timeout", "stop", "crash"])
 def test_services_are_told_when_nobody_waits_any_more(open_memory: Open, service: Any, play: Any, how: str) -> None:

@@ -16,7 +16,6 @@ from broker.host.feature.serving import Serving
 from broker.host.link import Stage
 from broker.host.notices import CatalogueChanged, Diagnostic
 from broker.host.output import ControlOutput, Output
-from broker.limits import MAX_WRITER_FRAMES
 from broker.wire.events import Closed
 from broker.wire.feature.connection import FeatureConnection
 from broker.wire.feature.events import (
@@ -28,10 +27,15 @@ from broker.wire.feature.events import (
     RequestReceived,
 )
 from broker.wire.feature.events import Diagnostic as WireDiagnostic
-from broker.wire.feature.features import VERSIONS, Version, offered_features
+from broker.wire.feature.features import Version, offered_features, version_of
 from broker.wire.feature.negotiation import Agreement, Command, Declared, Offer
-from broker.wire.feature.results import HookResult, decode_empty, decode_hook_result, decode_parts_result
-from broker.wire.feature.results import decode_text_result as decode_text
+from broker.wire.feature.results import (
+    HookResult,
+    decode_empty,
+    decode_hook_result,
+    decode_parts_result,
+    decode_text_result,
+)
 from broker.wire.feature.scope import ResourceOwner
 from broker.wire.jsonrpc import Absent
 from broker.wire.octet.connection import ConnectionSettings
@@ -61,7 +65,7 @@ class FeatureGeneration(ExtensionProcess):
         super().__init__(extension, manifest, number)
         session = extension.session
         self.services: FeatureServices = session.feature_services
-        self.version: Version = VERSIONS[VERSIONS.index(manifest.api_version)]
+        self.version: Version = version_of(manifest.api_version)
         self.catalogue: ToolCatalogue = ToolCatalogue()
         self.commands: tuple[Command, ...] = ()
         self.tool_renderers: tuple[str, ...] = ()
@@ -137,7 +141,7 @@ class FeatureGeneration(ExtensionProcess):
                 "tool/call",
                 params,
                 timeout_ms=timeout_ms,
-                decode=decode_text if self.version == "0.1" else decode_parts_result(self.ledger.has),
+                decode=decode_text_result if self.version == "0.1" else decode_parts_result(self.ledger.has),
                 on_settled=self._tracked(on_settled),
             )
         )
@@ -225,9 +229,7 @@ class FeatureGeneration(ExtensionProcess):
                 self._diagnose(event.text, source="wire")
             elif isinstance(event, Closed) and event.error is not None:
                 self.fail(event.error)
-            # A burst of requests must not fill the writer's queue while the process is ready to read the answers.
-            if self.connection.queued_frames >= MAX_WRITER_FRAMES // 2 and self._process is not None:
-                self._process.flush()
+            self.relieve_writer()
 
     def _on_initialized(self, agreement: Agreement) -> None:
         if self.failure is not None:
@@ -257,7 +259,8 @@ class FeatureGeneration(ExtensionProcess):
         origin = self.origin(event.parent)
         try:
             if event.method == "presentation/update":
-                self._present(event, origin)
+                if self._feed is not None:
+                    self._feed.update(origin, event.model.snapshot)
             elif event.method == "notification":
                 self._notify(event, origin)
             else:
@@ -268,10 +271,6 @@ class FeatureGeneration(ExtensionProcess):
             self._diagnose(f"dropped notification {error}", source="wire")
         except Exception as error:
             self._sink_failed(error)
-
-    def _present(self, event: NoticeReceived, origin: Origin) -> None:
-        if self._feed is not None:
-            self._feed.update(origin, event.model.snapshot)
 
     def _notify(self, event: NoticeReceived, origin: Origin) -> None:
         notification = event.model

@@ -79,6 +79,7 @@ class Serving:
                 job = self._queue.popleft()
                 self._working += 1
                 self._start(job)
+                self._generation.relieve_writer()
         finally:
             self._pumping = False
 

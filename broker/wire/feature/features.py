@@ -15,8 +15,18 @@ from typing import Final, Literal, TypeAlias
 
 from attrs import frozen
 
+from broker.errors import UsageError
+
 Version: TypeAlias = Literal["0.1", "0.2", "0.4"]
 VERSIONS: Final[tuple[Version, ...]] = ("0.1", "0.2", "0.4")
+
+
+def version_of(api_version: str) -> Version:
+    """``api_version`` as a version of this wire; raises :class:`~broker.errors.UsageError` for any other."""
+    for version in VERSIONS:
+        if version == api_version:
+            return version
+    raise UsageError(f"API {api_version!a:.20} does not speak the feature-negotiated wire", path="api_version")
 
 
 def is_since(version: str, first: str) -> bool:

@@ -24,8 +24,8 @@ from broker.wire.feature.events import (
 )
 from broker.wire.feature.methods import Method, Scope, find_method
 from broker.wire.feature.models import OPEN, CancelNotice, DecorationProgress, ProgressReport, StatusContribution
-from broker.wire.feature.refusals import CANCELLED, UNSUPPORTED
-from broker.wire.feature.scope import OWNER, Claim, ResourceOwner, read_scope
+from broker.wire.feature.refusals import UNSUPPORTED
+from broker.wire.feature.scope import OWNER, PARENT, Claim, ResourceOwner, read_scope
 from broker.wire.jsonrpc import ABSENT
 from broker.wire.octet.incoming import IncomingTable
 from broker.wire.octet.schema import check, decode, refuse
@@ -107,7 +107,7 @@ class Inbound:
         try:
             claim = self._read_claim(message, row)
             incoming.owner = self._judge_owner(claim, message.method)
-            parent = self._find_parent(incoming, claim)
+            parent = self._find_parent(message.method, claim)
             incoming.model = _read_params(message.method, row, claim)
         except (InvalidParamsError, UnavailableError) as error:
             self._connection.refuse(incoming, error)
@@ -154,22 +154,21 @@ class Inbound:
             raise UnavailableError(f"params of {method}: resource_owner is not this process generation", path=OWNER)
         return claim.owner
 
-    def _find_parent(self, incoming: FeatureRequest, claim: Claim) -> HostRequest | None:
+    def _find_parent(self, method: str, claim: Claim) -> HostRequest | None:
+        """The open parent; ``None`` when none is claimed, and for one that has settled."""
         if claim.parent is None:
             return None
         requests = self._connection.outbound.requests
         parent = requests.open_request(claim.parent)
         never_sent = not 1 <= claim.parent < requests.next_id
         if never_sent or (parent is not None and not parent.dispatched):
-            raise InvalidParamsError(
-                f"params of {incoming.method}: the host has sent no request {claim.parent}", path="parent_request_id"
-            )
+            raise InvalidParamsError(f"params of {method}: the host has sent no request {claim.parent}", path=PARENT)
         return parent
 
     def _cancel(self, incoming: FeatureRequest, reason: str, *, quietly: bool = False, **data: Any) -> None:
         self.forget(incoming)
         incoming.cancelled = True
-        self._connection.outbound.push_refusal(incoming.id, CANCELLED, "request cancelled: " + reason, **data)
+        self._connection.outbound.push_cancelled(incoming.id, f"request cancelled: {reason}", **data)
         if not quietly:
             self._connection.emit(CancelReceived(incoming, reason))
 
@@ -192,32 +191,31 @@ class Inbound:
         try:
             claim = self._read_claim(message, row)
             owner = self._judge_owner(claim, message.method)
+            parent = self._find_parent(message.method, claim)
             model = _read_params(message.method, row, claim)
         except (InvalidParamsError, UnavailableError) as error:
             self._drop(str(error))
             return
+        if claim.parent is not None and parent is None:
+            return  # it was on its way when its parent settled
         if isinstance(model, CancelNotice):
             self._on_cancel(model)
         elif isinstance(model, ProgressReport):
             self._on_progress(model)
         else:
-            self._on_notice(message, claim, owner, model)
+            self._on_notice(NoticeReceived(message.method, model, parent, owner))
 
-    def _on_notice(self, message: Call, claim: Claim, owner: ResourceOwner | None, model: Any) -> None:
-        parent = None
-        if claim.parent is not None:
-            parent = self._connection.outbound.requests.open_request(claim.parent)
-            if parent is None:
-                return  # it was on its way when its parent settled
+    def _on_notice(self, notice: NoticeReceived) -> None:
+        model = notice.model
         if isinstance(model, StatusContribution) and not self._connection.declares(f"ui.{model.contribution.surface}"):
             raise ProtocolError(
-                f"{message.method} was sent for {model.contribution.surface}, which the manifest does not declare",
+                f"{notice.method} was sent for {model.contribution.surface}, which the manifest does not declare",
                 name="capability_mismatch",
-                method=message.method,
+                method=notice.method,
             )
-        if parent is not None:
-            self._noticed.add(parent)
-        self._connection.emit(NoticeReceived(message.method, model, parent, owner))
+        if notice.parent is not None:
+            self._noticed.add(notice.parent)
+        self._connection.emit(notice)
 
     def _on_cancel(self, notice: CancelNotice) -> None:
         incoming = self.table.get(notice.id)

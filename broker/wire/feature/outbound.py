@@ -10,7 +10,7 @@ import orjson
 
 from broker.errors import BrokerError
 from broker.limits import LIFECYCLE_NOTICE_MS
-from broker.wire.feature.refusals import RefusalKind, refusal
+from broker.wire.feature.refusals import CANCELLED, RefusalKind, refusal
 from broker.wire.jsonrpc import RequestId, notification
 from broker.wire.outbound import Outbound
 from broker.wire.outbox import OutFrame
@@ -26,7 +26,7 @@ class FeatureOutbound(Outbound):
     ``sends_cancels`` is false on 0.1: a cancelled request is given up without a notice, and still has its grace.
     """
 
-    __slots__ = ("_owner", "_perishable", "sends_cancels")
+    __slots__ = ("_held_refusals", "_owner", "_perishable", "sends_cancels")
 
     def __init__(
         self, connection: FeatureConnection, *, bound: int, cancel_grace_ms: int | None, sends_cancels: bool
@@ -34,11 +34,25 @@ class FeatureOutbound(Outbound):
         super().__init__(connection, bound=bound, cancel_grace_ms=cancel_grace_ms)
         self._owner = connection
         self._perishable: deque[tuple[int, OutFrame]] = deque()
+        self._held_refusals: deque[bytes] = deque()
         self.sends_cancels: bool = sends_cancels
 
     def push_refusal(self, request_id: RequestId, kind: RefusalKind, message: str, **data: Any) -> None:
         """Queue an error answer."""
         self.push_answer(orjson.dumps(refusal(request_id, kind, message, **data)))
+
+    def push_cancelled(self, request_id: RequestId, message: str, **data: Any) -> None:
+        """Queue the answer to a request the host takes no further; it waits for room if there is none.
+
+        A parent may settle with as many open requests as the queue has places, which is no fault of the extension's.
+        """
+        self._held_refusals.append(orjson.dumps(refusal(request_id, CANCELLED, message, **data)))
+        self.pump()
+
+    def pump(self) -> None:
+        while self._held_refusals and self.outbox.has_room:
+            self.outbox.push(self._held_refusals.popleft())
+        super().pump()
 
     def push_perishable(self, payload: bytes, now_ms: int) -> bool:
         """Queue a frame that is dropped if it has not begun to leave in time; ``False`` when there is no room."""
@@ -75,6 +89,7 @@ class FeatureOutbound(Outbound):
 
     def end(self, error: BrokerError) -> None:
         self._perishable.clear()
+        self._held_refusals.clear()
         super().end(error)
 
     def cancel_payloads(self, request: HostRequest) -> Iterator[bytes]:
