@@ -251,6 +251,7 @@ def test_a_parent_with_128_open_children_may_settle(new_wire: Make, how: str) ->
     else:
         wire.receive({"jsonrpc": "2.0", "id": 2, "result": {}})
     assert wire.connection.phase is Phase.READY
+    assert wire.connection.queued_frames == 128
     assert sorted(number for number, _, _ in wire.refusals()) == list(range(128))
     assert (parent.settled, other.settled) == (True, False)
 
