@@ -112,10 +112,20 @@ class MethodsTable(SphinxDirective):
                 nodes.Text(_sender(row)),
                 nodes.Text(row.feature or "none"),
                 nodes.Text("none" if row.scope is Scope.FREE else row.scope.value),
+                nodes.Text(_records(row)),
             )
             for row in METHODS.values()
         ]
-        return [build_table((28, 8, 26, 22, 16), ("Method", "Since", "From", "Feature", "Scope"), rows)]
+        head = ("Method", "Since", "From", "Feature", "Scope", "Parameters and result")
+        return [build_table((24, 7, 16, 18, 12, 23), head, rows)]
+
+
+def _records(row: Method) -> str:
+    result = "open" if row.result is None else row.result.__name__
+    if not row.from_extension:
+        return "the host's" if row.notification else f"the host's, {result}"
+    params = "open" if row.params is None else row.params.__name__
+    return params if row.notification else f"{params}, {result}"
 
 
 def _sender(row: Method) -> str:

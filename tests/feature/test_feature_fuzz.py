@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.errors import InvalidParamsError
 from broker.wire.events import Closed
 from broker.wire.feature.events import RequestReceived
 from broker.wire.feature.methods import METHODS
@@ -70,7 +71,7 @@ def test_nothing_an_extension_writes_gets_out_of_hand(
         for event in wire.events():
             events.append(event)
             if isinstance(event, RequestReceived) and answered:
-                wire.connection.answer(event.incoming, {})
+                wire.connection.refuse(event.incoming, InvalidParamsError("no"))
         wire.written()
     closed = [event for event in events if isinstance(event, Closed)]
     assert len(closed) == (wire.connection.phase is Phase.CLOSED)

@@ -10,6 +10,7 @@ import pytest
 from broker.errors import (
     CancelledError,
     CapabilityMismatchError,
+    InternalError,
     InvalidParamsError,
     ProtocolError,
     TimedOutError,
@@ -39,6 +40,18 @@ FIELDS: dict[str, dict[str, Any]] = {
     "presentation/update": {"snapshot": {"activities": []}},
     "$/progress": {"request_id": 2, "sequence": 0, "event": {"type": "status", "text": "half"}},
     "$/cancelRequest": {"id": 9},
+}
+SESSION = {"session_id": "s2"}
+CATALOGUE = {"revision": 1, "tools": [{"name": "t", "description": "x", "parameters": {"minimum": 0.5}}]}
+RESULTS: dict[str, dict[str, Any]] = {
+    "confirmation/request": {"confirmed": True},
+    "input/request": {"value": "north"},
+    "artifact/publish": {"artifact_id": "a1"},
+    "policy/evaluate": {"decision": "ask"},
+    "secret/get": {"value": "hunter2"},
+    "tools/register": CATALOGUE,
+    "tools/unregister": CATALOGUE,
+    **{f"session/{name}": SESSION for name in ("wait_for_idle", "create", "fork", "switch", "reload", "compact")},
 }
 REQUESTS = [row for row in METHODS.values() if row.from_extension and not row.notification]
 SCOPED = [row for row in REQUESTS if row.scope is not Scope.FREE]
@@ -83,8 +96,13 @@ def test_a_request_is_served_from_its_version_on_and_unknown_before(new_wire: Ma
     if is_since(version, row.since):
         incoming = requested(wire)
         assert (incoming.id, incoming.method, incoming.row) == ("a", name, row)
-        wire.connection.answer(incoming, {"fine": 0.5})
-        assert wire.written() == [{"jsonrpc": "2.0", "id": "a", "result": {"fine": 0.5}}]
+        result = RESULTS.get(name, {"fine": 0.5})
+        for wrong in ({**result, "value": 7}, {"other": 1}, [], None) if row.result else ([], None, {"x": object()}):
+            with pytest.raises(InternalError):
+                wire.connection.answer(incoming, wrong)
+        assert wire.written() == []
+        wire.connection.answer(incoming, result)
+        assert wire.written() == [{"jsonrpc": "2.0", "id": "a", "result": result}]
     else:
         assert wire.refusals() == [("a", -32601, "unsupported_feature")]
         assert wire.names() == ["Diagnostic"]
@@ -345,8 +363,9 @@ def test_a_refusal_has_its_code_its_reason_and_a_text_that_is_safe(new_wire: Mak
 def test_an_answer_over_the_bound_of_a_line_becomes_a_refusal(new_wire: Make) -> None:
     wire = new_wire("0.2").ready()
     wire.call()
-    wire.ask(1, "input/request", prompt="?", secret=False, parent_request_id=2)
-    wire.connection.answer(requested(wire), {"value": "x" * 1_048_576})
+    wire.ask(1, "tools/register", tools=[])
+    large = {"name": "t", "description": "x", "parameters": {"x": "y" * 1_048_576}}
+    wire.connection.answer(requested(wire), {"revision": 1, "tools": [large]})
     assert wire.refusals() == [(1, -32602, "bounds_exceeded")]
     assert wire.connection.phase is Phase.READY
 

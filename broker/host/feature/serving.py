@@ -135,8 +135,9 @@ class Serving:
         if self._end(job):
             try:
                 self._generation.connection.answer(job.incoming, result)
-            except TypeError as error:
-                self._generation.connection.refuse(job.incoming, InternalError(str(error)))
+            except (InternalError, TypeError) as error:
+                failure = error if isinstance(error, InternalError) else InternalError(str(error))
+                self._generation.connection.refuse(job.incoming, failure)
                 self._generation.note(f"{job.incoming.method} failed inside the host: {error}")
             self._pump()
 

@@ -23,6 +23,7 @@ from broker.clock import Clock
 from broker.errors import (
     BrokerError,
     CapabilityMismatchError,
+    InternalError,
     NegotiationError,
     ResourceExhaustedError,
     UsageError,
@@ -33,12 +34,14 @@ from broker.wire.feature.events import FeatureEvent, FeatureRequest, Initialized
 from broker.wire.feature.features import Version
 from broker.wire.feature.inbound import Inbound
 from broker.wire.feature.methods import find_method
+from broker.wire.feature.models import OPEN
 from broker.wire.feature.negotiation import Agreement, Declared, Offer, judge_answer
 from broker.wire.feature.outbound import FeatureOutbound
 from broker.wire.feature.refusals import RefusalKind, detail_of, kind_of
 from broker.wire.feature.scope import ResourceOwner
 from broker.wire.jsonrpc import success
 from broker.wire.mcp.requests import encode
+from broker.wire.octet.schema import check, refuse
 from broker.wire.octet.settings import ConnectionSettings, Phase
 from broker.wire.requests import HostRequest
 
@@ -143,12 +146,16 @@ class FeatureConnection(ExtensionConnection[FeatureEvent, FeatureOutbound]):
     def answer(self, incoming: FeatureRequest, result: dict[str, Any]) -> None:
         """Answer the extension's request. Does nothing if it was taken back meanwhile, or the connection is closed.
 
-        A result over the bound of a line is replaced by a refusal. Raises :class:`~broker.errors.UsageError` for a
-        second answer and for a result that is not an object, ``TypeError`` for one that JSON cannot hold.
+        A result over the bound of a line is replaced by a refusal. Nothing is answered yet when this raises:
+        :class:`~broker.errors.UsageError` for a second answer, :class:`~broker.errors.InternalError` for a result that
+        is not one of the method's (by its ``name`` one can tell a bound that was passed), ``TypeError`` for one that
+        JSON cannot hold.
         """
-        if type(result) is not dict:
-            raise UsageError(f"a result must be a dict, not {type(result).__name__}", method=incoming.method)
         if self._may_answer(incoming):
+            row = incoming.row
+            faults = check(OPEN if row is None or row.result is None else row.result, result)
+            if faults:
+                refuse(faults, what=f"result of {incoming.method}", error=InternalError)
             payload = orjson.dumps(success(incoming.id, result))
             try:
                 self.outbound.check_size(incoming.method, len(payload))

@@ -2,8 +2,9 @@
 
 ``feature`` must have been negotiated; 0.1 has no features, there a method of 0.1 needs none. ``declares`` is the
 manifest's ``contributes`` member without which an extension may not send the method. ``scope`` says which of parent and
-owner a request carries from 0.2 on (0.1 has neither). ``params`` of ``None`` are one bounded object whose members the
-host's service reads. A name that ends in ``*`` is a family: any member of it is the same method.
+owner a request carries from 0.2 on (0.1 has neither). ``params`` and ``result`` are records with their bounds; where
+they are ``None`` they are one bounded object whose members are between the extension and the host. A name that ends in
+``*`` is a family: any member of it is the same method.
 
 Source: octet notes, section 5.
 """
@@ -18,7 +19,7 @@ from typing import Final
 from attrs import frozen
 
 from broker.limits import MAX_METHOD_NAME_BYTES
-from broker.wire.feature import models
+from broker.wire.feature import models, results
 from broker.wire.feature.features import LIFECYCLE_EVENTS, Version, is_since
 from broker.wire.feature.refusals import UNAVAILABLE, UNSUPPORTED, RefusalKind
 
@@ -50,6 +51,7 @@ class Method:
     declares: str | None = None
     scope: Scope = Scope.FREE
     params: type | None = None
+    result: type | None = None
     absent: RefusalKind = UNSUPPORTED
 
 
@@ -59,6 +61,7 @@ def _request(
     feature: str | None,
     service: str,
     params: type | None = None,
+    result: type | None = None,
     scope: Scope = Scope.PARENT,
     **more: RefusalKind | str,
 ) -> Method:
@@ -69,6 +72,7 @@ def _request(
         feature=feature,
         service=service,
         params=params,
+        result=result,
         scope=scope,
         **more,  # type: ignore[arg-type]
     )
@@ -100,19 +104,22 @@ _AGENT_OPERATIONS: Final[tuple[tuple[str, Version, str], ...]] = (
     ("stop", "0.4", "agent_session_lifetime_v1"),
 )
 _BOTH: Final = Scope.PARENT_AND_OWNER
+_NONE: Final = models.NoFields
+_SESSION: Final = models.SessionAnswer
+_CATALOGUE: Final = models.CatalogueAnswer
 
 _ROWS: Final = (
     # From the host.
     Method("initialize", "0.1", from_host=True),
-    Method("tool/call", "0.1", from_host=True),
-    Method("command/execute", "0.1", from_host=True),
-    Method("hook/run", "0.1", from_host=True),
-    Method("context/collect", "0.1", from_host=True),
-    Method("status/collect", "0.1", from_host=True),
-    Method("tool/render", "0.1", from_host=True),
-    Method("menu/collect", "0.2", from_host=True),
-    Method("shutdown", "0.1", from_host=True),
-    Method("resource/dispose", "0.4", from_host=True, feature="resource_refs_v1"),
+    Method("tool/call", "0.1", from_host=True, result=results.FeatureToolResult),
+    Method("command/execute", "0.1", from_host=True, result=results.CommandResult),
+    Method("hook/run", "0.1", from_host=True, result=results.HookResult),
+    Method("context/collect", "0.1", from_host=True, result=models.ContextItem),
+    Method("status/collect", "0.1", from_host=True, result=models.StatusItem),
+    Method("tool/render", "0.1", from_host=True, result=results.Rendering),
+    Method("menu/collect", "0.2", from_host=True, result=results.Menu),
+    Method("shutdown", "0.1", from_host=True, result=results.EmptyResult),
+    Method("resource/dispose", "0.4", from_host=True, feature="resource_refs_v1", result=results.EmptyResult),
     *(Method(name, "0.2", from_host=True, notification=True, feature="lifecycle_events") for name in LIFECYCLE_EVENTS),
     *(
         Method(name, "0.2", from_host=True, notification=True, feature="lifecycle_events_v2")
@@ -149,14 +156,31 @@ _ROWS: Final = (
         None,
         "confirmations",
         models.Confirmation,
+        models.ConfirmationAnswer,
         declares="confirmations",
     ),
-    _request("input/request", "0.2", None, "inputs", models.InputRequest),
-    _request("artifact/publish", "0.2", "artifacts", "artifacts", models.ArtifactPublication),
-    _request("policy/evaluate", "0.2", "policy_intents", "policy", models.PolicyRequest),
-    _request("secret/get", "0.1", "secrets", "secrets", models.SecretRequest, absent=UNAVAILABLE),
-    _request("tools/register", "0.2", "dynamic_tools", "dynamic_tools", models.ToolsRegistration, Scope.FREE),
-    _request("tools/unregister", "0.2", "dynamic_tools", "dynamic_tools", models.ToolsRemoval, Scope.FREE),
+    _request("input/request", "0.2", None, "inputs", models.InputRequest, models.InputAnswer),
+    _request("artifact/publish", "0.2", "artifacts", "artifacts", models.ArtifactPublication, models.ArtifactAnswer),
+    _request("policy/evaluate", "0.2", "policy_intents", "policy", models.PolicyRequest, models.PolicyAnswer),
+    _request("secret/get", "0.1", "secrets", "secrets", models.SecretRequest, models.SecretAnswer, absent=UNAVAILABLE),
+    _request(
+        "tools/register",
+        "0.2",
+        "dynamic_tools",
+        "dynamic_tools",
+        models.ToolsRegistration,
+        models.CatalogueAnswer,
+        Scope.FREE,
+    ),
+    _request(
+        "tools/unregister",
+        "0.2",
+        "dynamic_tools",
+        "dynamic_tools",
+        models.ToolsRemoval,
+        models.CatalogueAnswer,
+        Scope.FREE,
+    ),
     *(
         _request(f"agent/{operation}", since, feature, "agents", absent=UNAVAILABLE)
         for operation, since, feature in _AGENT_OPERATIONS
@@ -174,11 +198,35 @@ _ROWS: Final = (
     _request("tools/set_active", "0.2", "active_tools", "active_tools"),
     *(_request(f"terminal/{operation}", "0.2", "terminal_handoff", "terminal") for operation in ("acquire", "release")),
     *(
-        _request(f"session/{operation}", "0.4", "session_control_v1", "session_control", models.NoFields, _BOTH)
+        _request(
+            f"session/{operation}",
+            "0.4",
+            "session_control_v1",
+            "session_control",
+            models.NoFields,
+            models.SessionAnswer,
+            _BOTH,
+        )
         for operation in ("wait_for_idle", "create", "fork", "reload")
     ),
-    _request("session/switch", "0.4", "session_control_v1", "session_control", models.SessionTarget, _BOTH),
-    _request("session/compact", "0.4", "session_compaction_v1", "session_control", models.NoFields, _BOTH),
+    _request(
+        "session/switch",
+        "0.4",
+        "session_control_v1",
+        "session_control",
+        models.SessionTarget,
+        models.SessionAnswer,
+        _BOTH,
+    ),
+    _request(
+        "session/compact",
+        "0.4",
+        "session_compaction_v1",
+        "session_control",
+        models.NoFields,
+        models.SessionAnswer,
+        _BOTH,
+    ),
     _request("composition/*", "0.4", "tool_composition_v1", "composition"),
     _request("resource/*", "0.4", "resource_refs_v1", "resources"),
     _request("bulk/*", "0.4", "bulk_objects_v1", "bulk"),

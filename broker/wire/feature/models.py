@@ -146,6 +146,60 @@ class NoFields:
     """The parameters of a request that has none but its scope."""
 
 
+# -- what the host answers ---------------------------------------------------------------------------------------------
+
+
+@frozen(kw_only=True)
+class ConfirmationAnswer:
+    """The result of ``confirmation/request``."""
+
+    confirmed: bool = field(metadata=wire(Boolean()))
+
+
+@frozen(kw_only=True)
+class InputAnswer:
+    """The result of ``input/request``; ``null`` is a person who declined."""
+
+    value: str | None = field(metadata=wire(Text("MAX_INPUT_VALUE_BYTES"), nullable=True))
+
+
+@frozen(kw_only=True)
+class ArtifactAnswer:
+    """The result of ``artifact/publish``."""
+
+    artifact_id: str = field(metadata=wire(Text("MAX_LABEL_BYTES", empty=False)))
+
+
+@frozen(kw_only=True)
+class PolicyAnswer:
+    """The result of ``policy/evaluate``."""
+
+    decision: str = field(metadata=wire(Text(choices=("allow", "ask", "deny"))))
+    approval_token: str | Absent = field(default=ABSENT, metadata=wire(Text(pattern="[0-9a-f]{64}")))
+
+
+@frozen(kw_only=True)
+class SecretAnswer:
+    """The result of ``secret/get``."""
+
+    value: str = field(metadata=wire(Text("MAX_SECRET_BYTES")))
+
+
+@frozen(kw_only=True)
+class CatalogueAnswer:
+    """The result of ``tools/register`` and ``tools/unregister``: the complete catalogue and its revision."""
+
+    revision: int = field(metadata=wire(Integer()))
+    tools: tuple[ToolDefinition, ...] = field(metadata=wire(Items(Nested(ToolDefinition), "MAX_TOOLS")))
+
+
+@frozen(kw_only=True)
+class SessionAnswer:
+    """The result of the ``session/*`` methods of session control."""
+
+    session_id: str = field(metadata=wire(Text("MAX_SESSION_HOOK_ID_BYTES", empty=False)))
+
+
 # -- about a request ---------------------------------------------------------------------------------------------------
 
 
