@@ -155,6 +155,7 @@ def test_a_timeout_is_1(broker: Broker, rogue: Any) -> None:
         (["run"], "required"),
         (["run", "--for", "soon", "PATH"], "expected seconds above 0"),
         (["run", "--call", "rogue", "work", "{", "PATH"], "--call"),
+        (["run", "--call", "rogue", "work", "[1.5]", "PATH"], "not usable as JSON arguments of rogue"),
         (["run", "--call", "other", "work", "{}", "PATH"], "--call names 'other'"),
         (["run", "--call", "\x1b[31m", "work", "{}", "PATH"], "--call names '\\x1b[31m'"),
         (["fly"], "invalid choice"),

@@ -68,6 +68,12 @@ def test_call_works_with_each(workspace: Path, name: str, tool: str, arguments: 
     assert record["content"][0]["text"].startswith(text)
 
 
+@pytest.mark.spec("octet.legacy.fractions")
+def test_a_tool_of_this_wire_can_be_given_fractions(workspace: Path) -> None:
+    done = broker("call", EXAMPLES / "tasks", "done", '{"number": 1.5}', workspace=workspace)
+    assert (done.returncode, done.stderr) == (1, "number: expected 1 to 0\n")
+
+
 def test_run_works_with_all_of_them(workspace: Path) -> None:
     calls = ("--call", "tasks", "list", "{}", "--call", "outline", "outline", '{"file": "nowhere"}')
     done = broker("run", "--json", "--for", "2", EXAMPLES, *calls, workspace=workspace)
