@@ -175,6 +175,12 @@ class NonportableNumberError(CanonicalError):
         self.zeroed = zeroed
 
 
+class UnavailableError(CallerError):
+    """What was asked for is not there now, or is not the caller's: no service, no owner, not in the foreground."""
+
+    name = "capability_mismatch"
+
+
 class CapacityError(BrokerError):
     """A declared bound is exhausted; ``limit``, ``observed`` and ``maximum`` say which. Nothing was changed."""
 
@@ -213,7 +219,18 @@ class NegotiationError(ExtensionError):
 
 
 class RemoteError(ExtensionError):
-    """The extension answered a request with an error of the table; ``data`` is its data, as sent."""
+    """The extension answered a request with an error; ``data`` is its data, as sent.
+
+    On the canonical wire the error is a row of the table. On the feature-negotiated wire code and message are the
+    extension's own: ``rpc_code`` and ``rpc_message`` hold them, and ``name`` is the row of that code, if there is one.
+    """
+
+    def __init__(
+        self, detail: str, *, rpc_code: int | None = None, rpc_message: str | None = None, **fields: Any
+    ) -> None:
+        super().__init__(detail, **fields)
+        self.rpc_code = rpc_code
+        self.rpc_message = rpc_message
 
 
 class McpError(ExtensionError):

@@ -15,10 +15,12 @@ from broker.adapters.aio.host import Decide
 from broker.bus import Bus, Peer
 from broker.clock import Clock
 from broker.errors import CancelledError, UsageError
-from broker.host import ArtifactWindow, Extension, HostSettings, McpServer, Notice
+from broker.host import ArtifactWindow, Extension, FeatureServices, HostSettings, McpServer, Notice, Outcome
+from broker.host.feature import Contributions
+from broker.host.feature.services import NO_SERVICES
+from broker.wire.feature.results import ToolResult
 from broker.wire.mcp.requests import Progress
 from broker.wire.octet.manifest import Manifest
-from broker.wire.octet.models import ToolCallResult
 from broker.wire.odek.config import ServerConfig
 from broker.wire.odek.result import ToolOutput
 
@@ -126,9 +128,16 @@ class BlockingHost:
         clock: Clock | None = None,
         environ: Mapping[str, str] | None = None,
         approve: Decide | None = None,
+        feature_services: FeatureServices = NO_SERVICES,
     ) -> None:
         self._loop = _Loop()
-        self._host = AsyncHost(settings=settings, clock=clock, environ=environ, approve=approve)
+        self._host = AsyncHost(
+            settings=settings,
+            clock=clock,
+            environ=environ,
+            approve=approve,
+            feature_services=feature_services,
+        )
         self._closing = threading.Lock()
 
     def open_session(self, workspace: str | os.PathLike[str] = ".", *, name: str | None = None) -> BlockingSession:
@@ -190,15 +199,27 @@ class BlockingSession:
         """Start an extension and wait until it is negotiated; see :meth:`AsyncSession.start`."""
         return self._loop.run(self._session.start(manifest, flags=flags))
 
-    def call(self, extension: str, tool: str, arguments: Any = None, *, timeout: float | None = None) -> ToolCallResult:
+    def call(self, extension: str, tool: str, arguments: Any = None, *, timeout: float | None = None) -> ToolResult:
         """Call a tool and wait; see :meth:`AsyncSession.call`."""
         return self.submit(extension, tool, arguments, timeout=timeout).result()
 
     def submit(
         self, extension: str, tool: str, arguments: Any = None, *, timeout: float | None = None
-    ) -> PendingCall[ToolCallResult]:
+    ) -> PendingCall[ToolResult]:
         """Begin to call a tool; many calls can be on their way at once."""
         return PendingCall(self._loop.submit(self._session.call(extension, tool, arguments, timeout=timeout)))
+
+    def contribution(self, ask: Callable[[Contributions], Outcome[T]], extension: str) -> T:
+        """Ask an extension of API 0.1, 0.2 or 0.4 for something, and wait: ``ask`` is called in the host's thread.
+
+        For example ``session.contribution(lambda of: of.execute("go", ["north"]), "hello")``.
+        """
+
+        async def wait_for() -> T:
+            session = self._session
+            return await session.wait(ask(session.session.extension(extension).contributions))
+
+        return self._loop.run(wait_for())
 
     def start_server(self, config: ServerConfig) -> McpServer:
         """Start an MCP server and wait until its tools are listed; see :meth:`AsyncSession.start_server`."""

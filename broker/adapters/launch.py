@@ -10,7 +10,7 @@ from pathlib import Path
 from broker.adapters.discovery import resolve_entrypoint
 from broker.adapters.process import Child, Guard, build_environment, spawn
 from broker.errors import SetupError, UsageError
-from broker.host import Generation, McpServer, ProcessLink
+from broker.host import ExtensionProcess, McpServer, ProcessLink
 from broker.wire.odek.environment import child_environment
 
 
@@ -20,14 +20,14 @@ def launch(link: ProcessLink, *, environ: Mapping[str, str], scratch: Path, guar
     Raises :class:`~broker.errors.SetupError` for what is missing or not executable, ``OSError`` for the scratch
     directory.
     """
-    if isinstance(link, Generation):
+    if isinstance(link, ExtensionProcess):
         return _launch_extension(link, environ, scratch, guard)
     if isinstance(link, McpServer):
         return _launch_server(link, environ, guard)
     raise UsageError(f"nothing is known to start for {link.name}")
 
 
-def scratch_directory(link: Generation, scratch: Path) -> Path:
+def scratch_directory(link: ExtensionProcess, scratch: Path) -> Path:
     """The directory below ``scratch`` that belongs to one generation alone."""
     return scratch / f"{link.extension.instance_id}-{link.number}"
 
@@ -51,11 +51,12 @@ def _launch_server(link: McpServer, environ: Mapping[str, str], guard: Guard) ->
     return spawn([program, *config.args], cwd=workspace, env=environment.variables, guard=guard)
 
 
-def _launch_extension(link: Generation, environ: Mapping[str, str], scratch: Path, guard: Guard) -> Child:
+def _launch_extension(link: ExtensionProcess, environ: Mapping[str, str], scratch: Path, guard: Guard) -> Child:
     manifest, workspace = link.manifest, link.session.workspace
     argv = resolve_entrypoint(manifest, workspace, host_environ=environ)
     own = scratch_directory(link, scratch)
     own.mkdir(mode=0o700)
+    link.scratch = os.fspath(own)
     env = build_environment(
         manifest, host_environ=environ, workspace=workspace, scratch=own, manifest_path=manifest.path
     )

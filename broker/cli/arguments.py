@@ -8,8 +8,12 @@ import math
 from typing import Any
 
 from broker import canonical
-from broker.errors import CanonicalError
+from broker.errors import CanonicalError, InvalidParamsError, UsageError
 from broker.limits import MAX_COMMAND_SECONDS
+from broker.wire.mcp.requests import encode
+from broker.wire.octet.manifest_model import Manifest
+from broker.wire.odek.config import ServerConfig
+from broker.wire.versions import CANONICAL_WIRE
 
 
 def seconds(text: str) -> float:
@@ -24,17 +28,26 @@ def seconds(text: str) -> float:
 
 
 def json_argument(text: str) -> Any:
-    """A JSON value an extension can be sent: integers only, no duplicate keys, not null."""
+    """A JSON value a tool can be sent: no duplicate keys, not null. What a wire refuses beyond that it says itself."""
     try:
         value = json.loads(text, object_pairs_hook=_unique)
-        canonical.encode(value)
+        encode("tool/call", value)
     except RecursionError:
         raise argparse.ArgumentTypeError("JSON is nested too deep") from None
-    except (ValueError, CanonicalError) as error:
+    except (ValueError, InvalidParamsError) as error:
         raise argparse.ArgumentTypeError(f"not usable as JSON arguments: {error}") from None
     if value is None:
         raise argparse.ArgumentTypeError("arguments must not be null; use {} for none")
     return value
+
+
+def check_arguments(source: Manifest | ServerConfig, value: Any) -> None:
+    """Raise :class:`~broker.errors.UsageError` for arguments that the wire of ``source`` has no form for."""
+    if isinstance(source, Manifest) and source.wire == CANONICAL_WIRE:
+        try:
+            canonical.encode(value)
+        except CanonicalError as error:
+            raise UsageError(f"not usable as JSON arguments of {source.name}: {error}") from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from broker.adapters.aio import AsyncHost
 from broker.adapters.discovery import is_server_config
 from broker.bus import BusStatistics
 from broker.cli import records
-from broker.cli.arguments import json_argument
+from broker.cli.arguments import check_arguments, json_argument
 from broker.cli.exit_codes import FAILURE, OK
 from broker.cli.interrupts import interrupts
 from broker.cli.run import call_once
@@ -31,6 +31,7 @@ async def call(given: argparse.Namespace) -> int:
     """Carry out ``broker call``; gives the exit status."""
     server, tool, arguments = _words(given)
     source, warnings = load_one(given.path, server)
+    check_arguments(source, arguments)
     view = _AnswerView(as_json=given.json)
     for name, warning in warnings:
         view.show(records.diagnostic(name, warning))
@@ -99,8 +100,10 @@ class _AnswerView:
         else:
             out = sys.stdout if record["ok"] else sys.stderr
             for part in record["content"]:
+                # An image or a sound has words to stand for it.
+                text = part.get("text", part.get("alt", part.get("transcript", "")))
                 # Line ends are the tool's own layout; anything else that could steer a terminal is escaped.
-                print("\n".join(escape(line, max_chars=len(line) * 10) for line in part["text"].split("\n")), file=out)
+                print("\n".join(escape(line, max_chars=len(line) * 10) for line in text.split("\n")), file=out)
             out.flush()
 
     def refresh(self, statistics: BusStatistics) -> None:

@@ -14,7 +14,8 @@ from broker.adapters.discovery import (
 )
 from broker.cli.exit_codes import OK, SETUP
 from broker.errors import SetupError
-from broker.host import SUPPORTED_API_VERSIONS
+from broker.wire.octet.bundle import check_installable
+from broker.wire.octet.manifest import Manifest
 from broker.wire.quoting import escape
 
 
@@ -56,6 +57,18 @@ def _check_servers(path: Path) -> bool:
     return not found.refused
 
 
+def _standing(manifest: Manifest) -> str:
+    """What the version policy says of the manifest, and what a bundle of it still lacks."""
+    summary = manifest.policy.summary
+    if not manifest.policy.installable:
+        return summary
+    try:
+        check_installable(manifest)
+    except SetupError as error:
+        return f"{summary} once {error.path} is one exact version"
+    return summary
+
+
 def _check_file(file: Path) -> bool:
     shown = escape(str(file))
     try:
@@ -67,8 +80,5 @@ def _check_file(file: Path) -> bool:
     for warning in directory_warnings(manifest):
         print(f"warning: {escape(str(warning))}")
     about = f"{manifest.name} {manifest.version}, extension API {manifest.api_version}, {manifest.wire}"
-    if manifest.api_version not in SUPPORTED_API_VERSIONS:
-        print(f"{shown}: {about}: sound, but this wire is not built yet")
-        return False
-    print(f"{shown}: ok: {about}")
+    print(f"{shown}: ok: {about}: {_standing(manifest)}")
     return True

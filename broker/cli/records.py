@@ -1,6 +1,7 @@
 """One JSON object a line: what ``--json`` writes, and what the plain and the live view are made from.
 
-Every record has ``kind``: started, topic_available, topic_unavailable, subscribed, event, call, diagnostic or exited.
+Every record has ``kind``: started, tools_changed, topic_available, topic_unavailable, subscribed, event, call,
+diagnostic or exited.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from typing import Any
 
 from broker.bus import Active, trace
 from broker.errors import BrokerError, RemoteError
-from broker.host import Diagnostic, Exited, Health, HealthChanged, Notice, Started
+from broker.host import CatalogueChanged, Diagnostic, Exited, Health, HealthChanged, Notice, Started
+from broker.wire.feature.results import ToolResult
 from broker.wire.jsonrpc import ABSENT
-from broker.wire.octet.models import ToolCallResult
 from broker.wire.octet.schema import encode
 from broker.wire.odek.result import ToolOutput
 
@@ -45,6 +46,14 @@ def from_notice(notice: Notice) -> dict[str, Any] | None:
         }
     if isinstance(notice, HealthChanged) and notice.health in _UNWELL:
         return diagnostic(notice.extension, f"{notice.health.value}: {notice.reason}")
+    if isinstance(notice, CatalogueChanged):
+        return {
+            "kind": "tools_changed",
+            "extension": notice.extension,
+            "generation": notice.generation,
+            "revision": notice.revision,
+            "tools": list(notice.tools),
+        }
     return None
 
 
@@ -72,7 +81,7 @@ def from_trace(record: trace.Record) -> dict[str, Any] | None:
     return None
 
 
-def from_result(extension: str, tool: str, result: ToolCallResult) -> dict[str, Any]:
+def from_result(extension: str, tool: str, result: ToolResult) -> dict[str, Any]:
     """The record of a call that was answered."""
     return {
         "kind": "call",

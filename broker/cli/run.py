@@ -8,7 +8,7 @@ from typing import Any
 
 from broker.adapters.aio import AsyncHost, AsyncSession
 from broker.cli import records
-from broker.cli.arguments import json_argument
+from broker.cli.arguments import check_arguments, json_argument
 from broker.cli.exit_codes import FAILURE, OK, SETUP
 from broker.cli.interrupts import interrupts
 from broker.cli.settling import Activity
@@ -27,6 +27,9 @@ async def run(given: argparse.Namespace) -> int:
     unknown = sorted({extension for extension, _, _ in calls} - {source.name for source in sources})
     if unknown:
         raise UsageError(f"--call names {unknown[0]!r}, which is not among the extensions")
+    by_name = {source.name: source for source in sources}
+    for extension, _, arguments in calls:
+        check_arguments(by_name[extension], arguments)
     stop = asyncio.Event()
     view = StoppingView(make_view(as_json=given.json), stop.set)
     failures: list[str] = []

@@ -15,7 +15,6 @@ from broker.adapters.discovery import (
     load_servers,
 )
 from broker.errors import SetupError, UsageError
-from broker.host import SUPPORTED_API_VERSIONS, unsupported_version
 from broker.wire.octet.manifest import Manifest
 from broker.wire.odek.config import ServerConfig
 
@@ -51,9 +50,6 @@ def load_all(paths: Sequence[Path]) -> tuple[list[Source], list[tuple[str, str]]
                     manifest = load_manifest(file)
                 except SetupError as error:
                     errors.append(error)
-                    continue
-                if manifest.api_version not in SUPPORTED_API_VERSIONS:
-                    errors.append(unsupported_version(manifest))
                     continue
                 warnings += [(manifest.name, str(warning)) for warning in directory_warnings(manifest)]
                 add([manifest], manifest.path)

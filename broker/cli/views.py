@@ -120,6 +120,8 @@ def describe(record: dict[str, Any]) -> str:
     kind = record["kind"]
     if kind == "started":
         text = f"{record['extension']} started, tools: {', '.join(record['tools']) or 'none'}"
+    elif kind == "tools_changed":
+        text = f"{record['extension']} changed its tools: {', '.join(record['tools']) or 'none'}"
     elif kind == "topic_available":
         text = f"{record['topic']} is available from {record['publisher']}"
     elif kind == "topic_unavailable":
@@ -142,7 +144,7 @@ def _describe_call(record: dict[str, Any]) -> str:
     what = f"{record['extension']} {record['tool']}"
     if "error" in record:
         return f"{what} failed: {record['error']['detail']}"
-    text = " ".join(part.get("text", "") for part in record["content"])
+    text = " ".join(part.get("text", part.get("alt", part.get("transcript", ""))) for part in record["content"])
     return f"{what} {'answered' if record['ok'] else 'answered with an error'}: {text}"
 
 

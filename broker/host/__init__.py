@@ -4,28 +4,35 @@ from broker.host.approval import Approve
 from broker.host.artifacts import ArtifactFiles, ArtifactRegistry, ArtifactWindow
 from broker.host.driver import Driver, Process
 from broker.host.extension import Call, Extension
+from broker.host.extension_process import ExtensionProcess
+from broker.host.feature.generation import FeatureGeneration
+from broker.host.feature.services import FeatureServices
 from broker.host.generation import Generation
 from broker.host.host import Host
 from broker.host.link import ProcessLink
 from broker.host.mcp_bridge import McpBridge
 from broker.host.mcp_call import McpCall
 from broker.host.mcp_server import McpServer
-from broker.host.notices import Diagnostic, Exited, Health, HealthChanged, Notice, Started
+from broker.host.notices import CatalogueChanged, Diagnostic, Exited, Health, HealthChanged, Notice, Started
 from broker.host.outcome import Outcome
-from broker.host.session import SUPPORTED_API_VERSIONS, Session, unsupported_version
+from broker.host.session import Session
 from broker.host.settings import HostSettings
+from broker.host.work import Work
 
 __all__ = [
-    "SUPPORTED_API_VERSIONS",
     "Approve",
     "ArtifactFiles",
     "ArtifactRegistry",
     "ArtifactWindow",
     "Call",
+    "CatalogueChanged",
     "Diagnostic",
     "Driver",
     "Exited",
     "Extension",
+    "ExtensionProcess",
+    "FeatureGeneration",
+    "FeatureServices",
     "Generation",
     "Health",
     "HealthChanged",
@@ -40,5 +47,5 @@ __all__ = [
     "ProcessLink",
     "Session",
     "Started",
-    "unsupported_version",
+    "Work",
 ]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from broker.host.artifacts import ArtifactFiles
 from broker.host.outcome import Outcome
+from broker.host.work import Work
 
 if TYPE_CHECKING:
     from broker.host.link import ProcessLink
@@ -49,6 +50,10 @@ class Driver(Protocol):
 
     def offload(self, work: Callable[[], T]) -> Outcome[T]:
         """Do ``work`` where it may block, away from the session's thread; settles in the session's thread."""
+        ...
+
+    def adopt(self, awaitable: Awaitable[T]) -> Work[T]:
+        """Wait for what a host's service answered with; giving the work up cancels the awaitable."""
         ...
 
     def artifact_files(self, roots: Sequence[str]) -> ArtifactFiles:

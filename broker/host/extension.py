@@ -20,25 +20,30 @@ from broker.errors import (
     SetupError,
     UsageError,
 )
+from broker.host.extension_process import ExtensionProcess
+from broker.host.feature.contributions import Contributions
+from broker.host.feature.generation import FeatureGeneration, initialize_params
 from broker.host.generation import Generation
 from broker.host.hooks import SessionHooks, check_outcome
 from broker.host.notices import Exited, Health, HealthChanged, Started
 from broker.host.outcome import Outcome
+from broker.wire.feature.results import ToolResult
 from broker.wire.octet.connection import ConnectionSettings
 from broker.wire.octet.contract import build_offer
 from broker.wire.octet.manifest_model import Manifest, Source
-from broker.wire.octet.models import ProtocolLimits, ToolCallResult, ToolDefinition
+from broker.wire.octet.models import ProtocolLimits, ToolDefinition
 from broker.wire.octet.schema import encode
 from broker.wire.requests import HostRequest
+from broker.wire.versions import FEATURE_WIRE
 
 if TYPE_CHECKING:
     from broker.host.session import Session
 
 
-class Call(Outcome[ToolCallResult]):
+class Call(Outcome[ToolResult]):
     """A tool call on its way. ``cancel()`` releases the caller at once and tells the extension, if it had the call."""
 
-    def __init__(self, generation: Generation) -> None:
+    def __init__(self, generation: ExtensionProcess) -> None:
         super().__init__()
         self._generation = generation
         self._request: HostRequest | None = None
@@ -57,7 +62,11 @@ class Call(Outcome[ToolCallResult]):
 
 
 class Extension:
-    """One extension as the host sees it. Made by :meth:`broker.Session.add`; used in the session's own thread."""
+    """One extension as the host sees it. Made by :meth:`broker.Session.add`; used in the session's own thread.
+
+    Its manifest's ``api_version`` alone decides which wire its processes are spoken to on. ``contributions`` is what an
+    extension of API 0.1, 0.2 or 0.4 offers beside tools.
+    """
 
     def __init__(self, session: Session, manifest: Manifest, *, source: Source, flags: Mapping[str, Any]) -> None:
         self.session = session
@@ -66,20 +75,21 @@ class Extension:
         self.source = source
         self.instance_id: str = uuid.uuid4().hex
         self.health: Health = Health.STOPPED
-        self.generation: Generation | None = None
-        self._flags = dict(flags)
+        self.generation: ExtensionProcess | None = None
+        self.flags: Mapping[str, Any] = dict(flags)
+        self.contributions: Contributions = Contributions(self)
         self._hooks = SessionHooks(self)
-        self._generations: list[Generation] = []
+        self._generations: list[ExtensionProcess] = []
         self._number = 0
         self._start: Outcome[Extension] = Outcome()
         self._stop: Outcome[None] | None = None
         self._reload: Outcome[Extension] | None = None
-        self._candidate: Generation | None = None
-        self._draining_at: dict[Generation, int] = {}
+        self._candidate: ExtensionProcess | None = None
+        self._draining_at: dict[ExtensionProcess, int] = {}
         self._restarts = 0
         self._ready_at = 0
         self._restart_at: int | None = None
-        self._crashed: Generation | None = None
+        self._crashed: ExtensionProcess | None = None
         self._broken: BrokerError | None = None
 
     # -- what a host does ----------------------------------------------------------------------------------------------
@@ -194,7 +204,7 @@ class Extension:
             self._relaunch()
         for generation, due in list(self._draining_at.items()):
             if not generation.busy or now >= due:
-                generation.cancel_calls("reload drain deadline")
+                generation.cancel_work("reload drain deadline")
                 del self._draining_at[generation]
                 generation.shutdown()
         for generation in list(self._generations):
@@ -209,18 +219,18 @@ class Extension:
         return min(due, default=None)
 
     @property
-    def generations(self) -> tuple[Generation, ...]:
+    def generations(self) -> tuple[ExtensionProcess, ...]:
         """Every generation whose process has not ended, oldest first."""
         return tuple(self._generations)
 
     # -- told by generations -------------------------------------------------------------------------------------------
 
-    def generation_initializing(self, generation: Generation) -> None:
+    def generation_initializing(self, generation: ExtensionProcess) -> None:
         """Its process runs and was asked to initialize."""
         if generation is not self._candidate:
             self._set_health(Health.INITIALIZING, f"generation {generation.number}")
 
-    def generation_ready(self, generation: Generation) -> None:
+    def generation_ready(self, generation: ExtensionProcess) -> None:
         """Its contract exists: it serves from now on."""
         older, self.generation = self.generation, generation
         self.manifest = generation.manifest
@@ -241,7 +251,7 @@ class Extension:
         self._start.succeed(self)
         self._settle_reload()
 
-    def generation_failed(self, generation: Generation, error: BrokerError) -> None:
+    def generation_failed(self, generation: ExtensionProcess, error: BrokerError) -> None:
         """It is broken; its process may still have to be reaped."""
         if generation is self._candidate:
             self._candidate = None
@@ -258,7 +268,7 @@ class Extension:
         self._set_health(Health.CRASHED, str(error))
         self._start.fail(error)
 
-    def generation_ended(self, generation: Generation, status: int | None) -> None:
+    def generation_ended(self, generation: ExtensionProcess, status: int | None) -> None:
         """Its process is gone."""
         self._generations.remove(generation)
         self._draining_at.pop(generation, None)
@@ -274,7 +284,27 @@ class Extension:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _launch(self, manifest: Manifest) -> Generation:
+    def _launch(self, manifest: Manifest) -> ExtensionProcess:
+        session = self.session
+        self._number += 1
+        settings = ConnectionSettings(
+            request_timeout_ms=session.settings.request_timeout_ms,
+            cancel_grace_ms=session.settings.cancel_grace_ms,
+        )
+        generation: ExtensionProcess
+        if manifest.wire == FEATURE_WIRE:
+            params = initialize_params(self, manifest)
+            generation = FeatureGeneration(self, manifest, self._number, params, settings)
+        else:
+            params = self._canonical_params(manifest)
+            generation = Generation(self, manifest, self._number, params, settings)
+        self._generations.append(generation)
+        if self.generation is None:
+            self._set_health(Health.STARTING, f"generation {self._number}")
+        session.driver.spawn(generation)
+        return generation
+
+    def _canonical_params(self, manifest: Manifest) -> dict[str, Any]:
         session = self.session
         limits = ProtocolLimits(
             max_frame_bytes=session.settings.max_frame_bytes,
@@ -285,30 +315,19 @@ class Extension:
         if manifest.session_hooks:
             bound.append("lifecycle_events")
         offer = build_offer(bound, limits=limits)
-        self._number += 1
-        settings = ConnectionSettings(
-            request_timeout_ms=session.settings.request_timeout_ms,
-            cancel_grace_ms=session.settings.cancel_grace_ms,
-        )
-        params = {
+        return {
             "api_version": manifest.api_version,
             "octet_version": session.settings.octet_version,
             "extension": manifest.extension_json(self.source),
             "workspace": session.workspace,
             "capabilities": manifest.capabilities_json(),
             "contributes": manifest.contributes_json(),
-            "flag_values": manifest.flag_values(self._flags),
+            "flag_values": manifest.flag_values(self.flags),
             "host": session.host_json(),
             "contract": encode(offer),
         }
-        generation = Generation(self, manifest, self._number, params, settings)
-        self._generations.append(generation)
-        if self.generation is None:
-            self._set_health(Health.STARTING, f"generation {self._number}")
-        session.driver.spawn(generation)
-        return generation
 
-    def _switch(self, older: Generation, newer: Generation) -> None:
+    def _switch(self, older: ExtensionProcess, newer: ExtensionProcess) -> None:
         self._hooks.start(newer)
         if older in self._generations:
             self._draining_at[older] = self.session.clock.monotonic_ms() + self.session.settings.reload_drain_ms
@@ -356,7 +375,7 @@ class Extension:
             self.health = health
             self.session.announce(HealthChanged(self.name, health, reason))
 
-    def _context(self, generation: Generation) -> dict[str, Any]:
+    def _context(self, generation: ExtensionProcess) -> dict[str, Any]:
         return {
             "workspace": self.session.workspace,
             "execution_scope": "session",

@@ -6,21 +6,23 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker.bus import Held, Peer
-from broker.errors import (
-    BrokerError,
-    CapabilityMismatchError,
-    ExitedError,
-    ExtensionError,
-    InternalError,
-)
+from broker.errors import BrokerError, CapabilityMismatchError, ExtensionError, InternalError
 from broker.host import bus_service
-from broker.host.link import ProcessLink, Stage
+from broker.host.extension_process import ExtensionProcess
+from broker.host.link import Stage
 from broker.host.output import BusOutput, ControlOutput, Output
-from broker.limits import MAX_WRITER_FRAMES
-from broker.wire.octet.connection import Connection, ConnectionSettings, Phase
+from broker.wire.octet.connection import Connection, ConnectionSettings
 from broker.wire.octet.events import Closed, Diagnostic, Initialized, RequestReceived
 from broker.wire.octet.manifest_model import Manifest
-from broker.wire.octet.models import ToolDefinition, decode_shutdown_result, decode_tool_result
+from broker.wire.octet.models import (
+    Continue,
+    SessionHookResult,
+    ShutdownResult,
+    ToolDefinition,
+    decode_hook_result,
+    decode_shutdown_result,
+    decode_tool_result,
+)
 from broker.wire.octet.negotiation import Expectation
 from broker.wire.requests import HostRequest
 
@@ -28,8 +30,11 @@ if TYPE_CHECKING:
     from broker.host.extension import Extension
 
 
-class Generation(ProcessLink):
-    """One start of an extension's process."""
+class Generation(ExtensionProcess):
+    """One start of the process of an extension that speaks the canonical wire."""
+
+    connection: Connection
+    tools: tuple[ToolDefinition, ...]
 
     def __init__(
         self,
@@ -39,33 +44,14 @@ class Generation(ProcessLink):
         initialize: dict[str, Any],
         settings: ConnectionSettings,
     ) -> None:
-        super().__init__(extension.session, extension.name, number)
-        self.extension = extension
-        self.manifest: Manifest = manifest
-        self.tools: tuple[ToolDefinition, ...] = ()
+        super().__init__(extension, manifest, number)
         self.peer: Peer | None = None
-        self.connection: Connection = Connection(
-            clock=extension.session.clock, settings=settings, extension=extension.name
-        )
+        self.connection = Connection(clock=extension.session.clock, settings=settings, extension=extension.name)
         self._params = initialize
-        self._acknowledged = False
-        self._calls: set[HostRequest] = set()
         self._bus_writes = 0
         self._detach_when_written = False
 
     # -- the session's side --------------------------------------------------------------------------------------------
-
-    @property
-    def busy(self) -> bool:
-        """Whether a tool call is on its way."""
-        return bool(self._calls)
-
-    @property
-    def stopped_how(self) -> str:
-        """How an orderly stop went: graceful is acknowledged and exited."""
-        if self._acknowledged:
-            return "acknowledged shutdown but did not exit, and was killed" if self._killed else "stopped"
-        return f"{'was killed' if self._killed else 'ended'} without acknowledging shutdown"
 
     def call(
         self,
@@ -73,46 +59,32 @@ class Generation(ProcessLink):
         timeout_ms: int | None,
         on_settled: Callable[[HostRequest], None],
     ) -> HostRequest:
-        """Send a ``tool/call``; see :meth:`broker.wire.octet.connection.Connection.request` for what it raises."""
-
-        def settled(request: HostRequest) -> None:
-            self._calls.discard(request)
-            on_settled(request)
-
-        request = self.connection.request(
-            "tool/call", params, timeout_ms=timeout_ms, decode=decode_tool_result, on_settled=settled
-        )
-        if not request.settled:
-            self._calls.add(request)
-        return request
-
-    def cancel_calls(self, reason: str) -> None:
-        """Release every caller of a tool call with ``reason``."""
-        for request in list(self._calls):
-            self.connection.cancel(request, reason)
-
-    def shutdown(self) -> None:
-        """End in order: no new work, cancel what is open, leave the bus, ask to shut down, wait, kill. Idempotent."""
-        if self.stage is not Stage.READY or self.failure is not None:
-            if self.stage is not Stage.DRAINING:
-                self.fail(ExitedError(f"{self._shown}: stopped before it was ready", extension=self.name))
-            return
-        self._enter(Stage.DRAINING)
-        self.cancel_calls("shutdown")
-        self.connection.drain()
-        self._leave_bus()
-        try:
+        return self._track(
             self.connection.request(
-                "shutdown",
-                {},
-                timeout_ms=self.session.settings.shutdown_timeout_ms,
-                bypass_slots=True,
-                decode=decode_shutdown_result,
-                on_settled=self._on_shutdown_answer,
+                "tool/call",
+                params,
+                timeout_ms=timeout_ms,
+                decode=decode_tool_result,
+                on_settled=self._tracked(on_settled),
             )
-        except BrokerError as error:
-            self._diagnose(f"could not ask for shutdown: {error}")
-            self._on_shutdown_answer(None)
+        )
+
+    def run_session_hook(
+        self, hook: str, payload: dict[str, Any], on_settled: Callable[[HostRequest], None]
+    ) -> HostRequest:
+        return self.connection.request(
+            "hook/run",
+            {"hook": hook, "payload": payload},
+            timeout_ms=self.session.settings.hook_timeout_ms,
+            bypass_slots=True,
+            decode=decode_hook_result,
+            on_settled=on_settled,
+        )
+
+    def veto_of(self, result: Any) -> tuple[str, str] | None:
+        if not isinstance(result, SessionHookResult) or isinstance(result.disposition, Continue):
+            return None
+        return type(result.disposition).__name__.lower(), result.disposition.reason
 
     # -- the driver's side ---------------------------------------------------------------------------------------------
 
@@ -152,26 +124,15 @@ class Generation(ProcessLink):
         )
         self.connection.initialize(self._params, expectation)
 
-    def _receive_data(self, data: bytes) -> None:
-        self.connection.receive_data(data)
-        self._drain_events()
-
-    def _settle_failed(self, error: BrokerError) -> None:
+    def _release_services(self) -> None:
         if self.peer is not None:
             self.peer.detach()
-        self.connection.fail(error)
-        self._drain_events()
 
-    def _settle_ended(self) -> None:
-        if self.peer is not None:
-            self.peer.detach()
-        if self.connection.phase is not Phase.CLOSED:
-            self.connection.close()
-            self._drain_events()
+    def _decode_shutdown(self, result: Any) -> ShutdownResult:
+        return decode_shutdown_result(result)
 
     def _tick_protocol(self) -> None:
-        self.connection.tick()
-        self._drain_events()
+        super()._tick_protocol()
         if self.peer is not None and self.peer.closed and self.stage is Stage.READY and self.failure is None:
             self.fail(
                 ExtensionError(
@@ -180,15 +141,6 @@ class Generation(ProcessLink):
                     extension=self.name,
                 )
             )
-
-    def _protocol_deadline(self) -> int | None:
-        return self.connection.next_deadline()
-
-    def _failed(self, error: BrokerError) -> None:
-        self.extension.generation_failed(self, error)
-
-    def _ended(self, status: int | None) -> None:
-        self.extension.generation_ended(self, status)
 
     def _drain_events(self) -> None:
         while (event := self.connection.next_event()) is not None:
@@ -200,9 +152,7 @@ class Generation(ProcessLink):
                 self._diagnose(event.text, source="wire")
             elif isinstance(event, Closed) and event.error is not None:
                 self.fail(event.error)
-            # A burst of requests must not fill the writer's queue while the process is ready to read the answers.
-            if self.connection.queued_frames >= MAX_WRITER_FRAMES // 2 and self._process is not None:
-                self._process.flush()
+            self.relieve_writer()
 
     def _on_initialized(self, event: Initialized) -> None:
         if self.failure is not None:
@@ -244,7 +194,7 @@ class Generation(ProcessLink):
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    def _leave_bus(self) -> None:
+    def _leave_services(self) -> None:
         if self.peer is None:
             return
         self.peer.drain()
@@ -258,15 +208,3 @@ class Generation(ProcessLink):
         self._bus_writes -= 1
         if self._detach_when_written and not self._bus_writes and self.peer is not None:
             self.peer.detach()
-
-    def _on_shutdown_answer(self, request: HostRequest | None) -> None:
-        if self.stage is not Stage.DRAINING or self.failure is not None:
-            return
-        if request is not None and request.error is not None:
-            self._diagnose(f"shutdown: {request.error}")
-        self._acknowledged = request is not None and request.error is None
-        if self.peer is not None:
-            self.peer.detach()
-        if self._process is not None:
-            self._process.close_stdin()
-        self._after(self.session.settings.exit_grace_ms, self._kill)

@@ -14,13 +14,13 @@ from attrs import frozen
 
 from broker.errors import BrokerError, UsageError
 from broker.host.notices import Diagnostic
-from broker.wire.octet.models import SESSION_OUTCOMES, Continue, SessionHookResult, decode_hook_result
+from broker.wire.octet.models import SESSION_OUTCOMES
 from broker.wire.quoting import escape
 from broker.wire.requests import HostRequest
 
 if TYPE_CHECKING:
     from broker.host.extension import Extension
-    from broker.host.generation import Generation
+    from broker.host.extension_process import ExtensionProcess
 
 
 @frozen
@@ -42,19 +42,20 @@ class SessionHooks:
         self._extension = extension
         self._open: _Open | None = None
 
-    def start(self, generation: Generation) -> None:
+    def start(self, generation: ExtensionProcess) -> None:
         """Tell a generation that the session's binding is active; one that broke or is stopping is told nothing."""
         if not generation.manifest.session_hooks or not generation.alive:
             return
         self._open = _Open(generation.number, self._extension.session.clock.monotonic_ms())
-        params = {"hook": "session_start", "payload": {"binding": self._binding(generation.number)}}
-        if not self._dispatch(generation, params):
+        if "session_start" not in generation.manifest.contributes.hooks:
+            return  # it asked for the end alone
+        if not self._dispatch(generation, "session_start", {"binding": self._binding(generation.number)}):
             self._open = None
 
-    def end(self, via: Generation, outcome: str, reason: str, done: Callable[[], None] | None = None) -> None:
+    def end(self, via: ExtensionProcess, outcome: str, reason: str, done: Callable[[], None] | None = None) -> None:
         """Settle the open binding, if there is one, by telling the generation ``via``; then call ``done``."""
         ended, self._open = self._open, None
-        if ended is None or not via.manifest.session_hooks:
+        if ended is None or not via.manifest.session_hooks or "session_end" not in via.manifest.contributes.hooks:
             if done is not None:
                 done()
             return
@@ -64,7 +65,7 @@ class SessionHooks:
             "reason": reason,
             "duration_ms": self._extension.session.clock.monotonic_ms() - ended.started_ms,
         }
-        self._dispatch(via, {"hook": "session_end", "payload": payload}, done)
+        self._dispatch(via, "session_end", payload, done)
 
     def _binding(self, generation: int) -> dict[str, Any]:
         return {
@@ -73,35 +74,27 @@ class SessionHooks:
             "process_generation": generation,
         }
 
-    def _dispatch(self, via: Generation, params: dict[str, Any], done: Callable[[], None] | None = None) -> bool:
+    def _dispatch(
+        self, via: ExtensionProcess, hook: str, payload: dict[str, Any], done: Callable[[], None] | None = None
+    ) -> bool:
         """Whether the hook could be sent; ``done`` is called in either case."""
 
         def settled(request: HostRequest) -> None:
             if request.error is not None:
-                self._note(via, f"{params['hook']}: {request.error}")
-            elif isinstance(request.result, SessionHookResult):
-                disposition = request.result.disposition
-                if not isinstance(disposition, Continue):
-                    kind = type(disposition).__name__.lower()
-                    self._note(via, f"{params['hook']}: {kind} is recorded, not obeyed: {disposition.reason}")
+                self._note(via, f"{hook}: {request.error}")
+            elif (veto := via.veto_of(request.result)) is not None:
+                self._note(via, f"{hook}: {veto[0]} is recorded, not obeyed: {veto[1]}")
             if done is not None:
                 done()
 
         try:
-            via.connection.request(
-                "hook/run",
-                params,
-                timeout_ms=self._extension.session.settings.hook_timeout_ms,
-                bypass_slots=True,
-                decode=decode_hook_result,
-                on_settled=settled,
-            )
+            via.run_session_hook(hook, payload, settled)
         except BrokerError as error:
-            self._note(via, f"{params['hook']}: {error}")
+            self._note(via, f"{hook}: {error}")
             if done is not None:
                 done()
             return False
         return True
 
-    def _note(self, generation: Generation, text: str) -> None:
+    def _note(self, generation: ExtensionProcess, text: str) -> None:
         self._extension.session.announce(Diagnostic(self._extension.name, generation.number, "host", escape(text)))

@@ -6,6 +6,7 @@ from broker.clock import Clock, SystemClock
 from broker.errors import UsageError
 from broker.host.approval import Approve, refuse_all
 from broker.host.driver import Driver
+from broker.host.feature.services import NO_SERVICES, FeatureServices
 from broker.host.outcome import Outcome
 from broker.host.session import Session
 from broker.host.settings import HostSettings
@@ -13,7 +14,8 @@ from broker.host.settings import HostSettings
 
 class Host:
     """Opens sessions. Sans-IO: ``driver`` does the IO, :class:`broker.adapters.aio.AsyncHost` and
-    :class:`broker.adapters.blocking.BlockingHost` bring one along and are what most programs use.
+    :class:`broker.adapters.blocking.BlockingHost` bring one along and are what most programs use. ``feature_services``
+    is what extensions of API 0.1, 0.2 and 0.4 are served with.
     """
 
     def __init__(
@@ -23,7 +25,9 @@ class Host:
         settings: HostSettings | None = None,
         clock: Clock | None = None,
         approve: Approve = refuse_all,
+        feature_services: FeatureServices = NO_SERVICES,
     ) -> None:
+        self.feature_services: FeatureServices = feature_services
         self.driver: Driver = driver
         self.approve: Approve = approve
         self.settings: HostSettings = settings or HostSettings()

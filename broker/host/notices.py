@@ -58,7 +58,8 @@ class HealthChanged:
 
 @frozen
 class Diagnostic:
-    """Something worth a person's look. ``source`` is ``stderr`` (a line the process wrote), ``wire`` or ``host``.
+    """Something worth a person's look. ``source`` is ``stderr`` (a line the process wrote), ``notification`` (it
+    wanted a person to read this, and the host has no other place for it), ``wire`` or ``host``.
 
     Text from the process has its control characters escaped and its length bounded.
     """
@@ -69,4 +70,14 @@ class Diagnostic:
     text: str
 
 
-Notice: TypeAlias = Started | Exited | HealthChanged | Diagnostic
+@frozen
+class CatalogueChanged:
+    """An extension changed its tools while it serves; ``tools`` is the complete catalogue of this ``revision``."""
+
+    extension: str
+    generation: int
+    revision: int
+    tools: tuple[str, ...]
+
+
+Notice: TypeAlias = Started | Exited | HealthChanged | Diagnostic | CatalogueChanged

@@ -9,15 +9,16 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from broker.bus import Bus, Peer
 from broker.clock import Clock
-from broker.errors import InvalidParamsError, SetupError, UsageError
+from broker.errors import InvalidParamsError, UsageError
 from broker.host.approval import Approve
 from broker.host.artifacts import ArtifactRegistry, ArtifactWindow
 from broker.host.driver import Driver
 from broker.host.extension import Call, Extension
+from broker.host.feature.services import FeatureServices
 from broker.host.hooks import check_outcome
 from broker.host.link import ProcessLink, Stage
 from broker.host.mcp_bridge import McpBridge
@@ -36,20 +37,7 @@ if TYPE_CHECKING:
 
 Observer = Callable[[Notice], object]
 
-SUPPORTED_API_VERSIONS: Final = ("0.3",)
-"""Extension API versions that can be run; the others are recognised and refused."""
-
 _LOG = logging.getLogger("broker.host")
-
-
-def unsupported_version(manifest: Manifest) -> SetupError:
-    """The refusal of an extension whose wire cannot be spoken; ``version_mismatch``."""
-    return SetupError(
-        f"{manifest.name}: extension API {manifest.api_version} ({manifest.wire}) is not built yet",
-        name="version_mismatch",
-        extension=manifest.name,
-        path=manifest.path,
-    )
 
 
 class Session:
@@ -71,6 +59,7 @@ class Session:
         self.diagnostics_dropped: int = 0
         self._host = host
         self.approve: Approve = host.approve
+        self.feature_services: FeatureServices = host.feature_services
         self._extensions: dict[str, Extension] = {}
         self._servers: dict[str, McpServer] = {}
         self._bridges: dict[str, McpBridge] = {}
@@ -121,12 +110,10 @@ class Session:
     ) -> Extension:
         """Add an extension without starting it. ``flags`` are values for the flags its manifest declares.
 
-        Raises ``version_mismatch`` for an API version whose wire is not built yet, and ``invalid_params`` for a name
-        that is taken or a flag that is not declared.
+        Its ``api_version`` alone decides which wire it is spoken to on. Raises ``invalid_params`` for a name that is
+        taken or a flag that is not declared.
         """
         self._require_open()
-        if manifest.api_version not in SUPPORTED_API_VERSIONS:
-            raise unsupported_version(manifest)
         server = self._servers.get(manifest.name)
         if manifest.name in self._extensions or (server is not None and not server.ended):
             kind = "extension" if manifest.name in self._extensions else "server"

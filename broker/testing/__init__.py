@@ -4,6 +4,20 @@ from __future__ import annotations
 
 from broker.testing.clock import ManualClock
 from broker.testing.memory import MemoryDriver
-from broker.testing.scripted import ScriptedExtension, ScriptedProcess, ScriptedServer, serve_stdio
+from broker.testing.scripted import (
+    ScriptedExtension,
+    ScriptedFeatureExtension,
+    ScriptedProcess,
+    ScriptedServer,
+    serve_stdio,
+)
 
-__all__ = ["ManualClock", "MemoryDriver", "ScriptedExtension", "ScriptedProcess", "ScriptedServer", "serve_stdio"]
+__all__ = [
+    "ManualClock",
+    "MemoryDriver",
+    "ScriptedExtension",
+    "ScriptedFeatureExtension",
+    "ScriptedProcess",
+    "ScriptedServer",
+    "serve_stdio",
+]

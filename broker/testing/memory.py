@@ -8,12 +8,13 @@ Everything happens inside :meth:`MemoryDriver.run`, in a fixed order; nothing sl
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, NoReturn, TypeAlias, TypeVar, cast
 
 from broker.adapters.artifacts import ArtifactRoots
-from broker.errors import BrokerError, SetupError
-from broker.host import Outcome, ProcessLink, Session
+from broker.errors import BrokerError, SetupError, UsageError
+from broker.host import Outcome, ProcessLink, Session, Work
 from broker.host.output import Output
 from broker.limits import MAX_DELIVERY_ROUNDS
 from broker.testing.clock import ManualClock
@@ -106,6 +107,21 @@ class MemoryDriver:
         outcome.settle_with(work)
         return outcome
 
+    def adopt(self, awaitable: Awaitable[T]) -> Work[T]:
+        """Run a coroutine that waits for nothing; in memory there is no loop that could wake one."""
+        coroutine = cast(Coroutine[Any, Any, T], awaitable)
+        work: Work[T] = Work(coroutine.close)
+        try:
+            coroutine.send(None)
+        except StopIteration as stop:
+            work.succeed(stop.value)
+        except Exception as error:
+            work.settle_with(partial(_raise, error))
+        else:
+            coroutine.close()
+            work.fail(UsageError("in memory a service answers with a value or an Outcome, or awaits nothing"))
+        return work
+
     def artifact_files(self, roots: Sequence[str]) -> ArtifactRoots:
         """The artifacts below ``roots``: real files, as there is nothing gained by others."""
         return ArtifactRoots(roots)
@@ -162,3 +178,7 @@ class MemoryDriver:
         self._processes.append(process)
         self.spawned.append(extension)
         link.spawned(process)
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error

@@ -151,6 +151,76 @@ class ScriptedExtension(ScriptedProcess):
         }
 
 
+class ScriptedFeatureExtension(ScriptedProcess):
+    """An extension of API 0.1, 0.2 or 0.4. Subclass it, or use it as it is and feed it by hand.
+
+    By default it selects every offered feature (or those of ``features``), answers tool calls with ``text``, commands
+    with an empty text, hooks with ``continue``, collections with nothing and ``shutdown`` as it should be.
+    """
+
+    def __init__(
+        self,
+        *,
+        version: str = "0.4",
+        tools: tuple[str, ...] = (),
+        commands: tuple[str, ...] = (),
+        features: tuple[str, ...] | None = None,
+        text: str = "",
+    ) -> None:
+        super().__init__()
+        self.version: str = version
+        self.tools: tuple[str, ...] = tools
+        self.commands: tuple[str, ...] = commands
+        self.features: tuple[str, ...] | None = features
+        self.text: str = text
+        self.concurrency: int = 8
+
+    def on_message(self, message: dict[str, Any]) -> None:
+        """One message of the host. Override it to behave differently."""
+        method, message_id = message.get("method"), message.get("id")
+        if message_id is None or method is None:
+            return
+        if method == "initialize":
+            self.answer(message_id, self.agreement(message["params"]))
+        elif method == "shutdown":
+            self.answer(message_id, {})
+            self.exit(0)
+        else:
+            self.answer(message_id, self.default_result(method))
+
+    def agreement(self, params: dict[str, Any]) -> dict[str, Any]:
+        """The result of ``initialize``."""
+        result: dict[str, Any] = {
+            "api_version": self.version,
+            "tools": [{"name": name, "description": name, "parameters": {"type": "object"}} for name in self.tools],
+            "commands": [{"name": name} for name in self.commands],
+        }
+        if "protocol" in params:
+            offer = params["protocol"]
+            chosen = offer["optional_features"] if self.features is None else self.features
+            result["protocol"] = {
+                "version": offer["version"],
+                "features": [*offer["required_features"], *chosen],
+                "limits": {"max_concurrent_requests": self.concurrency},
+            }
+        return result
+
+    def default_result(self, method: str) -> Any:
+        """The result of any other request."""
+        if method == "tool/call":
+            parts = [{"type": "text", "text": self.text}]
+            return {"content": self.text if self.version == "0.1" else parts, "is_error": False}
+        results: dict[str, Any] = {
+            "command/execute": {"text": "", "notifications": [], "context": []},
+            "hook/run": {"disposition": {"action": "continue"}, "context": [], "notifications": []},
+            "context/collect": [],
+            "status/collect": None,
+            "menu/collect": {"items": []},
+            "tool/render": {"segments": []},
+        }
+        return results.get(method, {})
+
+
 class ScriptedServer(ScriptedProcess):
     """An MCP server. By default it answers the handshake, ``ping``, one page of ``tools/list`` and calls of its tools.
 

@@ -7,7 +7,7 @@ from collections import deque
 from typing import Generic, TypeVar
 
 from broker.errors import BrokerError, CancelledError
-from broker.wire.events import Diagnostic
+from broker.wire.events import Closed, Diagnostic
 from broker.wire.outbound import Outbound
 from broker.wire.outbox import OutFrame
 from broker.wire.quoting import escape
@@ -24,7 +24,7 @@ class BaseConnection(Generic[EventT, OutT]):
     def __init__(self, extension: str) -> None:
         self._extension = extension
         self._failure: BrokerError | None = None
-        self._events: deque[EventT | Diagnostic] = deque()
+        self._events: deque[EventT | Diagnostic | Closed] = deque()
         self._eof = self._ended = False
 
     @property
@@ -56,7 +56,7 @@ class BaseConnection(Generic[EventT, OutT]):
         """Say that all bytes of ``frame`` have been written."""
         self.outbound.frame_written(frame)
 
-    def emit(self, event: EventT | Diagnostic) -> None:
+    def emit(self, event: EventT | Diagnostic | Closed) -> None:
         """Queue an event for the driver; for the halves of the connection."""
         if not self._ended:
             self._events.append(event)

@@ -183,6 +183,10 @@ class RequestTable:
         """Whether an answer to this id would be that of an open request, or the late one of a cancelled request."""
         return request_id in self._open or request_id in self._tombstones
 
+    def open_request(self, request_id: int) -> HostRequest | None:
+        """The request under this id whose caller still waits; its frame may not have left yet."""
+        return self._open.get(request_id)
+
     def check_room(self) -> None:
         """Raise :class:`~broker.errors.ResourceExhaustedError` when no further request may wait."""
         waiting = len(self._waiting) + len(self._bypassing)

@@ -1,4 +1,4 @@
-"""Directives that write the tables of bounds and errors from the code that holds them, so that they cannot differ."""
+"""Directives that write tables from the code that holds what is in them, so that the two cannot differ."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from sphinx.util.typing import ExtensionMetadata
 
 from broker.errors import ERROR_TABLE, BrokerError
 from broker.limits import LIMITS
+from broker.wire.feature.features import FEATURES, Feature
+from broker.wire.feature.methods import METHODS, Method, Scope
+from broker.wire.versions import POLICY
 
 
 def build_table(widths: Sequence[int], head: Sequence[str], rows: Iterable[Sequence[nodes.Node]]) -> nodes.table:
@@ -65,6 +68,71 @@ class ErrorsTable(SphinxDirective):
         return [build_table((22, 10, 30, 38), ("Name", "Code", "Message", "Raised as"), rows)]
 
 
+class VersionsTable(SphinxDirective):
+    """``.. versions-table::`` is :data:`broker.wire.versions.POLICY`."""
+
+    def run(self) -> list[nodes.Node]:
+        rows = [
+            (
+                _literal(row.api_version),
+                nodes.Text(row.status),
+                _literal(row.wire),
+                nodes.Text("yes" if row.installable else "no"),
+            )
+            for row in POLICY.values()
+        ]
+        return [build_table((10, 20, 40, 30), ("API", "Status", "Wire", "Installable from a bundle"), rows)]
+
+
+class FeaturesTable(SphinxDirective):
+    """``.. features-table::`` is :data:`broker.wire.feature.features.FEATURES`."""
+
+    def run(self) -> list[nodes.Node]:
+        rows = [(_literal(row.name), nodes.Text(row.since), nodes.Text(_offered(row))) for row in FEATURES.values()]
+        return [build_table((34, 10, 56), ("Feature", "Since", "Offered"), rows)]
+
+
+def _offered(row: Feature) -> str:
+    if row.required:
+        return "required"
+    condition = "when the host honours it" if row.service is None else f"when {row.service} is bound"
+    more = [f"with {row.needs}"] if row.needs else []
+    more += [f"if the manifest declares {row.grant}"] if row.grant else []
+    return ", ".join([condition, *more])
+
+
+class MethodsTable(SphinxDirective):
+    """``.. methods-table::`` is :data:`broker.wire.feature.methods.METHODS`."""
+
+    def run(self) -> list[nodes.Node]:
+        rows = [
+            (
+                _literal(row.name),
+                nodes.Text(row.since),
+                nodes.Text(_sender(row)),
+                nodes.Text(row.feature or "none"),
+                nodes.Text("none" if row.scope is Scope.FREE else row.scope.value),
+                nodes.Text(_records(row)),
+            )
+            for row in METHODS.values()
+        ]
+        head = ("Method", "Since", "From", "Feature", "Scope", "Parameters and result")
+        return [build_table((24, 7, 16, 18, 12, 23), head, rows)]
+
+
+def _records(row: Method) -> str:
+    result = "open" if row.result is None else row.result.__name__
+    if not row.from_extension:
+        return "the host's" if row.notification else f"the host's, {result}"
+    params = "open" if row.params is None else row.params.__name__
+    return params if row.notification else f"{params}, {result}"
+
+
+def _sender(row: Method) -> str:
+    sender = "both" if row.from_host and row.from_extension else "host" if row.from_host else "extension"
+    return f"{sender}, a notification" if row.notification else sender
+
+
 def _subclasses(error: type[BrokerError]) -> Iterator[type[BrokerError]]:
     for subclass in error.__subclasses__():
         yield subclass
@@ -75,4 +143,7 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     """Called by Sphinx."""
     app.add_directive("limits-table", LimitsTable)
     app.add_directive("errors-table", ErrorsTable)
+    app.add_directive("versions-table", VersionsTable)
+    app.add_directive("features-table", FeaturesTable)
+    app.add_directive("methods-table", MethodsTable)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -155,6 +155,7 @@ def test_a_timeout_is_1(broker: Broker, rogue: Any) -> None:
         (["run"], "required"),
         (["run", "--for", "soon", "PATH"], "expected seconds above 0"),
         (["run", "--call", "rogue", "work", "{", "PATH"], "--call"),
+        (["run", "--call", "rogue", "work", "[1.5]", "PATH"], "not usable as JSON arguments of rogue"),
         (["run", "--call", "other", "work", "{}", "PATH"], "--call names 'other'"),
         (["run", "--call", "\x1b[31m", "work", "{}", "PATH"], "--call names '\\x1b[31m'"),
         (["fly"], "invalid choice"),
@@ -222,25 +223,6 @@ def test_a_wrong_set_up_is_3(broker: Broker, rogue: Any, tmp_path: Path) -> None
         assert "is not a directory" in done.stderr
 
 
-@pytest.mark.spec("octet.version.legacy-recognised")
-@pytest.mark.parametrize("version", ["0.1", "0.2", "0.4"])
-@pytest.mark.parametrize("sub", ["call", "run", "check"])
-def test_a_legacy_version_is_recognised_and_not_started(
-    rogue: Any, capsys: pytest.CaptureFixture[str], version: str, sub: str, tmp_path: Path
-) -> None:
-    path = str(rogue(f"open({str(tmp_path / 'ran')!r}, 'w')", api_version=version))
-    good = str(rogue(f"open({str(tmp_path / 'ran')!r}, 'w')", name="good"))
-    status = main(
-        {"call": [sub, path, "work", "{}"], "run": [sub, "--for", "5", path, good], "check": [sub, path]}[sub]
-    )
-    told = capsys.readouterr()
-    said = told.out if sub == "check" else told.err
-    assert status == 3
-    assert "not built yet" in said
-    assert version in said
-    assert not (tmp_path / "ran").exists()
-
-
 # -- check -----------------------------------------------------------------------------------------------------------
 
 
@@ -255,7 +237,9 @@ def test_check_lists_sound_manifests_and_every_fault_with_its_path(broker: Broke
     done = broker("check", good.parent, tmp_path / "nowhere")
     assert done.returncode == 3
     assert done.stderr == ""
-    sound = f"{good / 'extension.toml'}: ok: good 1.0.0, extension API 0.3, canonical-json-rpc"
+    about = "good 1.0.0, extension API 0.3, canonical-json-rpc"
+    stands = "supported, runs, installable from a bundle once requires_octet is one exact version"
+    sound = f"{good / 'extension.toml'}: ok: {about}: {stands}"
     lines = done.stdout.splitlines()
     assert sound in lines
     faults = [line for line in lines if line != sound]

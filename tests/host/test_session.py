@@ -9,7 +9,7 @@ import pytest
 from scripts import Actor, exits
 from worlds import manifest
 
-from broker.errors import InvalidParamsError, ManifestError, SetupError, UsageError
+from broker.errors import InvalidParamsError, ManifestError, UsageError
 from broker.host import Diagnostic, Health, HostSettings
 from broker.limits import MAX_DIAGNOSTICS, MAX_STDERR_LINE_BYTES
 
@@ -45,18 +45,6 @@ def test_an_extension_that_is_not_there_is_named_safely(memory: Any, name: str) 
         memory.session.call(name, "work", {})
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 150
-
-
-@pytest.mark.spec("octet.version.legacy-recognised")
-@pytest.mark.parametrize("version", ["0.1", "0.2", "0.4"])
-def test_a_wire_that_is_not_built_yet_is_said_so(memory: Any, version: str) -> None:
-    from attrs import evolve
-
-    with pytest.raises(
-        SetupError, match=rf"alpha: extension API {version} \(legacy-json-rpc\) is not built yet"
-    ) as caught:
-        memory.session.add(evolve(manifest("/x", "alpha"), api_version=version))
-    assert caught.value.name == "version_mismatch"
 
 
 @pytest.mark.spec("octet.initialize.flag-values", "octet.manifest.flag-supplied")

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,8 +17,8 @@ from broker.adapters.artifacts import ArtifactRoots
 from broker.adapters.guard import OrphanGuard
 from broker.adapters.launch import launch, scratch_directory
 from broker.adapters.process import Child
-from broker.errors import BrokerError, SetupError, UsageError
-from broker.host import Generation, Outcome, ProcessLink, Session
+from broker.errors import BrokerError, CancelledError, SetupError, UsageError
+from broker.host import ExtensionProcess, Outcome, ProcessLink, Session, Work
 
 T = TypeVar("T")
 
@@ -93,6 +93,20 @@ class AsyncioDriver:
         self._loop.run_in_executor(None, work).add_done_callback(lambda done: outcome.settle_with(done.result))
         return outcome
 
+    def adopt(self, awaitable: Awaitable[T]) -> Work[T]:
+        """Wait for ``awaitable`` in a task of the loop."""
+        task = asyncio.ensure_future(awaitable, loop=self._loop)
+        work: Work[T] = Work(task.cancel)
+
+        def settle(done: asyncio.Future[T]) -> None:
+            if done.cancelled():
+                work.fail(CancelledError("the host's service was cancelled", reason="cancelled"))
+            else:
+                work.settle_with(done.result)
+
+        task.add_done_callback(settle)
+        return work
+
     def artifact_files(self, roots: Sequence[str]) -> ArtifactRoots:
         """The artifacts below ``roots``; relative ones are meant from the working directory of now."""
         return ArtifactRoots(roots)
@@ -162,7 +176,7 @@ class AsyncioDriver:
         for link, other in list(self._pumps.items()):
             if other is pump:
                 del self._pumps[link]
-                if isinstance(link, Generation) and self._scratch is not None:
+                if isinstance(link, ExtensionProcess) and self._scratch is not None:
                     self._remove_own(scratch_directory(link, self._scratch))
 
     def _remove_own(self, scratch: Path) -> None:

@@ -14,10 +14,22 @@ from broker.adapters.discovery import find_manifests, load_manifest
 from broker.bus import Bus, Peer
 from broker.clock import Clock
 from broker.errors import SetupError, UsageError
-from broker.host import ArtifactWindow, Extension, Host, HostSettings, McpServer, Notice, Outcome, Session
+from broker.host import (
+    ArtifactWindow,
+    Extension,
+    FeatureServices,
+    Host,
+    HostSettings,
+    McpServer,
+    Notice,
+    Outcome,
+    Session,
+)
+from broker.host.feature.contributions import Request
+from broker.host.feature.services import NO_SERVICES
+from broker.wire.feature.results import ToolResult
 from broker.wire.mcp.requests import Progress
 from broker.wire.octet.manifest import Manifest
-from broker.wire.octet.models import ToolCallResult
 from broker.wire.odek.approval import ApprovalRequest
 from broker.wire.odek.config import ServerConfig
 from broker.wire.odek.result import ToolOutput
@@ -32,7 +44,8 @@ class AsyncHost:
     """A host inside the running loop. Use it as an async context manager; any task of that loop may close it.
 
     ``approve(request)`` decides, at once or as an awaitable, whether a project's MCP server is started and each of its
-    tools offered; without it none is.
+    tools offered; without it none is. ``feature_services`` is what extensions of API 0.1, 0.2 and 0.4 are served with;
+    its services may answer with awaitables.
 
     ::
 
@@ -49,8 +62,10 @@ class AsyncHost:
         clock: Clock | None = None,
         environ: Mapping[str, str] | None = None,
         approve: Decide | None = None,
+        feature_services: FeatureServices = NO_SERVICES,
     ) -> None:
         self._decide = approve
+        self._feature_services = feature_services
         self._settings = settings
         self._clock = clock
         self._environ = environ
@@ -91,7 +106,13 @@ class AsyncHost:
     def _started(self) -> tuple[Host, AsyncioDriver]:
         if self._host is None or self._driver is None:
             self._driver = AsyncioDriver(environ=self._environ)
-            self._host = Host(self._driver, settings=self._settings, clock=self._clock, approve=self._approve)
+            self._host = Host(
+                self._driver,
+                settings=self._settings,
+                clock=self._clock,
+                approve=self._approve,
+                feature_services=self._feature_services,
+            )
         self._driver.check_usable()
         return self._host, self._driver
 
@@ -151,7 +172,7 @@ class AsyncSession:
 
     async def call(
         self, extension: str, tool: str, arguments: Any = None, *, timeout: float | None = None
-    ) -> ToolCallResult:
+    ) -> ToolResult:
         """Call a tool. ``arguments`` defaults to ``{}``; ``timeout``, in seconds, covers queueing, writing and waiting.
 
         Cancelling the awaiting task cancels the call. Errors: see :meth:`broker.host.Extension.call`.
@@ -167,6 +188,16 @@ class AsyncSession:
             return await wait(call)
         except asyncio.CancelledError:
             call.cancel("user")
+            raise
+
+    async def wait(self, outcome: Outcome[T]) -> T:
+        """Wait for what ``extension.contributions`` gave; cancelling the task cancels the request."""
+        self._driver.check_usable()
+        try:
+            return await wait(outcome)
+        except asyncio.CancelledError:
+            if isinstance(outcome, Request):
+                outcome.cancel("user")
             raise
 
     async def start_server(self, config: ServerConfig) -> McpServer:

@@ -8,7 +8,7 @@ Source: octet reference, model ``ToolDefinition`` and "Bounds"; octet notes 3 fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from broker import canonical
@@ -38,8 +38,12 @@ _SCHEMA_OR_BOOLEAN: Final = ("additionalProperties", "items")
 _SCHEMA_LISTS: Final = ("allOf", "anyOf", "oneOf")
 
 
-def tool_faults(tools: Iterable[ToolDefinition]) -> list[Fault]:
-    """Every fault of the definitions of a catalogue, tool by tool, then that of their schemas' total size."""
+def tool_faults(tools: Iterable[ToolDefinition], *, measure: Callable[[Any], int] = canonical.size) -> list[Fault]:
+    """Every fault of the definitions of a catalogue, tool by tool, then that of their schemas' total size.
+
+    ``measure`` gives the bytes of a schema on the wire it came by, or raises
+    :class:`~broker.errors.CanonicalError`.
+    """
     faults: list[Fault] = []
     total = 0
     for index, tool in enumerate(tools):
@@ -52,7 +56,7 @@ def tool_faults(tools: Iterable[ToolDefinition]) -> list[Fault]:
             _check_schema(tool.output_schema, f"{path}.output_schema", faults)
         for member, schema in (("parameters", tool.parameters), ("output_schema", tool.output_schema)):
             if schema is not ABSENT:
-                total += _size(schema, f"{path}.{member}", faults)
+                total += _size(schema, f"{path}.{member}", faults, measure)
     if total > MAX_CATALOGUE_SCHEMA_BYTES:
         faults.append(over("tools", "has schemas that are too large together", "MAX_CATALOGUE_SCHEMA_BYTES", total))
     return faults
@@ -76,9 +80,9 @@ def _check_description(description: str, path: str, faults: list[Fault]) -> None
         faults.append(Fault(path, "must not be blank"))
 
 
-def _size(schema: Any, path: str, faults: list[Fault]) -> int:
+def _size(schema: Any, path: str, faults: list[Fault], measure: Callable[[Any], int]) -> int:
     try:
-        return canonical.size(schema)
+        return measure(schema)
     except CanonicalError as error:
         faults.append(Fault(path, str(error)))
         return 0

@@ -51,6 +51,10 @@ class Inbound:
         self._dropped = 0
         self.table: IncomingTable = IncomingTable()
 
+    def clear(self) -> None:
+        """The connection has closed: nothing is answered any more."""
+        self.table.clear()
+
     def receive(self, line: bytes) -> None:
         """Handle one line without its LF."""
         number_fault: NonportableNumberError | None = None

@@ -13,15 +13,11 @@ from attrs import field, frozen
 
 from broker.errors import Fault, InvalidParamsError
 from broker.limits import MAX_FLAG_VALUE_BYTES, MAX_PORTABLE_INTEGER
+from broker.wire.versions import POLICY, VersionPolicy
 
 HOST_VERSION: Final = "0.8.0"
 
-WIRES: Final[Mapping[str, str]] = {
-    "0.1": "legacy-json-rpc",
-    "0.2": "legacy-json-rpc",
-    "0.3": "canonical-json-rpc",
-    "0.4": "legacy-json-rpc",
-}
+WIRES: Final[Mapping[str, str]] = {version: row.wire for version, row in POLICY.items()}
 SESSION_HOOKS: Final = ("session_start", "session_end")
 
 # The names of the host's environment an extension may ask to inherit: display, desktop and agent sockets, none of which
@@ -132,6 +128,11 @@ class Manifest:
     def wire(self) -> str:
         """The one wire ``api_version`` selects: ``canonical-json-rpc`` or ``legacy-json-rpc``."""
         return WIRES[self.api_version]
+
+    @property
+    def policy(self) -> VersionPolicy:
+        """What the version policy says of ``api_version``: its status, its wire, and whether bundles of it install."""
+        return POLICY[self.api_version]
 
     @property
     def bus_owner(self) -> str:
