@@ -26,6 +26,7 @@ from broker.errors import (
     ExitedError,
     InvalidParamsError,
     NegotiationError,
+    ProtocolError,
     ResourceExhaustedError,
     UsageError,
 )
@@ -72,6 +73,11 @@ class Connection(BaseConnection[ConnectionEvent, OctetOutbound]):
     def phase(self) -> Phase:
         """How far the connection has come."""
         return self._phase
+
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes received whose frames :meth:`next_event` has not come to."""
+        return self._framer.pending
 
     @property
     def selection(self) -> Selection | None:
@@ -222,6 +228,13 @@ class Connection(BaseConnection[ConnectionEvent, OctetOutbound]):
             self._phase = Phase.DRAINING
         elif self._phase in (Phase.NEW, Phase.INITIALIZING):
             raise UsageError(f"cannot drain in phase {self._phase.value}", extension=self._extension)
+
+    def drop_notification(self, what: str) -> None:
+        """Say that a received notification is of no use to anyone; one too many ends the stream."""
+        try:
+            self._inbound.drop(what)
+        except ProtocolError as error:
+            self.fail(error)
 
     # -- the driver's side ---------------------------------------------------------------------------------------------
 
