@@ -273,6 +273,21 @@ class ExitedError(ExtensionError):
         self.dispatched = dispatched
 
 
+class StreamError(ExtensionError):
+    """A provider stream was refused or broke; the process lives. Nothing of it is ever sent again.
+
+    ``reason`` says how: ``refused`` (not accepted), ``failed`` (the provider reported an error), ``fault`` (its events
+    broke the rules) or ``withdrawn`` (the provider changed hands while it was being asked).
+    """
+
+    name = "invalid_params"
+
+    def __init__(self, detail: str, *, reason: str, stream_id: str, **fields: Any) -> None:
+        super().__init__(detail, **fields)
+        self.reason = reason
+        self.stream_id = stream_id
+
+
 class SetupError(BrokerError):
     """The installation is at fault: no such executable, no such directory, no permission."""
 

@@ -14,6 +14,7 @@ from broker.errors import (
     BrokerError,
     CancelledError,
     CanonicalError,
+    CapabilityMismatchError,
     ExtensionError,
     InvalidParamsError,
     NegotiationError,
@@ -24,6 +25,8 @@ from broker.host.generation import Generation
 from broker.host.hooks import SessionHooks, check_outcome
 from broker.host.notices import Exited, Health, HealthChanged, Started
 from broker.host.outcome import Outcome
+from broker.host.services.migration import MigrationAdapter
+from broker.host.services.provider_stream import ProviderStream
 from broker.wire.octet.connection import ConnectionSettings
 from broker.wire.octet.contract import build_offer
 from broker.wire.octet.manifest_model import Manifest, Source
@@ -136,6 +139,27 @@ class Extension:
         self.session.changed()
         return call
 
+    @property
+    def migration(self) -> MigrationAdapter:
+        """What the serving generation can do as a migration adapter.
+
+        Raises :class:`ExtensionError` if nothing serves, ``capability_mismatch`` if the host or the extension has not
+        bound the service.
+        """
+        generation = self.generation
+        if generation is None or not generation.alive:
+            raise ExtensionError(f"{self.name} does not serve: it is {self.health.value}", extension=self.name)
+        if generation.migration is None:
+            raise CapabilityMismatchError(f"{self.name} is no migration adapter here", extension=self.name)
+        return generation.migration
+
+    def stream(self, number: int, provider_id: str, model_id: str, request: Any, **options: Any) -> ProviderStream:
+        """Ask for a stream of one generation's provider; :meth:`broker.Session.stream` finds out which."""
+        for generation in self._generations:
+            if generation.number == number and generation.alive:
+                return generation.desk.streams.open(provider_id, model_id, request, **options)
+        raise ExtensionError(f"{self.name} does not serve: it is {self.health.value}", extension=self.name)
+
     def reload(self, manifest: Manifest | None = None) -> Outcome[Extension]:
         """Start and negotiate a new generation beside the serving one, then switch; settles when it serves.
 
@@ -194,7 +218,7 @@ class Extension:
             self._relaunch()
         for generation, due in list(self._draining_at.items()):
             if not generation.busy or now >= due:
-                generation.cancel_calls("reload drain deadline")
+                generation.cancel_work("reload drain deadline")
                 del self._draining_at[generation]
                 generation.shutdown()
         for generation in list(self._generations):
@@ -281,7 +305,9 @@ class Extension:
             max_concurrent_requests=session.settings.max_concurrent_requests,
             max_tools=session.settings.max_tools,
         )
-        bound = ["event_bus"] if manifest.runtime.sharing == "isolated" else []
+        bound = session.services.capabilities(manifest)
+        if manifest.runtime.sharing == "isolated":
+            bound.append("event_bus")
         if manifest.session_hooks:
             bound.append("lifecycle_events")
         offer = build_offer(bound, limits=limits)

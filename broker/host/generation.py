@@ -16,9 +16,20 @@ from broker.errors import (
 from broker.host import bus_service
 from broker.host.link import ProcessLink, Stage
 from broker.host.output import BusOutput, ControlOutput, Output
-from broker.limits import MAX_WRITER_FRAMES
+from broker.host.services.asking import Principal
+from broker.host.services.desk import ServiceDesk
+from broker.host.services.migration import MigrationAdapter
+from broker.limits import MAX_FRAME_BYTES, MAX_WRITER_FRAMES
 from broker.wire.octet.connection import Connection, ConnectionSettings, Phase
-from broker.wire.octet.events import Closed, Diagnostic, Initialized, RequestReceived
+from broker.wire.octet.events import (
+    CancelReceived,
+    Closed,
+    Diagnostic,
+    Initialized,
+    NotificationReceived,
+    RequestReceived,
+    StreamFaulted,
+)
 from broker.wire.octet.manifest_model import Manifest
 from broker.wire.octet.models import ToolDefinition, decode_shutdown_result, decode_tool_result
 from broker.wire.octet.negotiation import Expectation
@@ -47,6 +58,12 @@ class Generation(ProcessLink):
         self.connection: Connection = Connection(
             clock=extension.session.clock, settings=settings, extension=extension.name
         )
+        self.principal: Principal = Principal(
+            extension.session.session_id, extension.name, extension.instance_id, number
+        )
+        self.desk: ServiceDesk = ServiceDesk(self)
+        access = extension.session.services.migrations
+        self.migration: MigrationAdapter | None = None if access is None else MigrationAdapter(self, access)
         self._params = initialize
         self._acknowledged = False
         self._calls: set[HostRequest] = set()
@@ -57,8 +74,8 @@ class Generation(ProcessLink):
 
     @property
     def busy(self) -> bool:
-        """Whether a tool call is on its way."""
-        return bool(self._calls)
+        """Whether a tool call or a provider stream is on its way."""
+        return bool(self._calls) or self.desk.streams.busy
 
     @property
     def stopped_how(self) -> str:
@@ -86,10 +103,11 @@ class Generation(ProcessLink):
             self._calls.add(request)
         return request
 
-    def cancel_calls(self, reason: str) -> None:
-        """Release every caller of a tool call with ``reason``."""
+    def cancel_work(self, reason: str) -> None:
+        """Release every caller of a tool call, and every reader of a stream, with ``reason``."""
         for request in list(self._calls):
             self.connection.cancel(request, reason)
+        self.desk.streams.cancel_all(reason)
 
     def shutdown(self) -> None:
         """End in order: no new work, cancel what is open, leave the bus, ask to shut down, wait, kill. Idempotent."""
@@ -98,7 +116,8 @@ class Generation(ProcessLink):
                 self.fail(ExitedError(f"{self._shown}: stopped before it was ready", extension=self.name))
             return
         self._enter(Stage.DRAINING)
-        self.cancel_calls("shutdown")
+        self.cancel_work("shutdown")
+        self.desk.close("shutdown")
         self.connection.drain()
         self._leave_bus()
         try:
@@ -113,6 +132,10 @@ class Generation(ProcessLink):
         except BrokerError as error:
             self._diagnose(f"could not ask for shutdown: {error}")
             self._on_shutdown_answer(None)
+
+    def diagnose(self, text: str) -> None:
+        """Tell the observers something about it."""
+        self._diagnose(text)
 
     # -- the driver's side ---------------------------------------------------------------------------------------------
 
@@ -155,11 +178,19 @@ class Generation(ProcessLink):
     def _receive_data(self, data: bytes) -> None:
         self.connection.receive_data(data)
         self._drain_events()
+        if self.desk.streams.blocked and self.connection.unread_bytes > MAX_FRAME_BYTES:
+            self.desk.streams.overflow()
+            self._drain_events()
+
+    def _end_of_output(self, error: BrokerError) -> None:
+        self.desk.streams.unbounded = True
+        self._drain_events()
 
     def _settle_failed(self, error: BrokerError) -> None:
         if self.peer is not None:
             self.peer.detach()
         self.connection.fail(error)
+        self.desk.fail(error)
         self._drain_events()
 
     def _settle_ended(self) -> None:
@@ -168,9 +199,11 @@ class Generation(ProcessLink):
         if self.connection.phase is not Phase.CLOSED:
             self.connection.close()
             self._drain_events()
+        self.desk.fail(ExitedError(f"{self._shown}: has ended", extension=self.name))
 
     def _tick_protocol(self) -> None:
         self.connection.tick()
+        self.desk.streams.tick()
         self._drain_events()
         if self.peer is not None and self.peer.closed and self.stage is Stage.READY and self.failure is None:
             self.fail(
@@ -182,7 +215,8 @@ class Generation(ProcessLink):
             )
 
     def _protocol_deadline(self) -> int | None:
-        return self.connection.next_deadline()
+        due = (self.connection.next_deadline(), self.desk.streams.next_deadline())
+        return min((moment for moment in due if moment is not None), default=None)
 
     def _failed(self, error: BrokerError) -> None:
         self.extension.generation_failed(self, error)
@@ -191,9 +225,15 @@ class Generation(ProcessLink):
         self.extension.generation_ended(self, status)
 
     def _drain_events(self) -> None:
-        while (event := self.connection.next_event()) is not None:
+        while self._may_read and (event := self.connection.next_event()) is not None:
             if isinstance(event, RequestReceived):
                 self._serve(event)
+            elif isinstance(event, NotificationReceived):
+                self.desk.notified(event)
+            elif isinstance(event, StreamFaulted):
+                self.desk.stream_faulted(event)
+            elif isinstance(event, CancelReceived):
+                self.desk.cancelled(event.incoming)
             elif isinstance(event, Initialized):
                 self._on_initialized(event)
             elif isinstance(event, Diagnostic):
@@ -203,6 +243,10 @@ class Generation(ProcessLink):
             # A burst of requests must not fill the writer's queue while the process is ready to read the answers.
             if self.connection.queued_frames >= MAX_WRITER_FRAMES // 2 and self._process is not None:
                 self._process.flush()
+
+    @property
+    def _may_read(self) -> bool:
+        return self.connection.failure is not None or not self.desk.streams.blocked
 
     def _on_initialized(self, event: Initialized) -> None:
         if self.failure is not None:
@@ -225,7 +269,10 @@ class Generation(ProcessLink):
 
     def _serve(self, event: RequestReceived) -> None:
         incoming = event.incoming
-        if self.peer is None or not incoming.method.startswith("bus/"):
+        if not incoming.method.startswith("bus/"):
+            self.desk.serve(incoming)
+            return
+        if self.peer is None:
             self.connection.refuse(incoming, CapabilityMismatchError(f"{incoming.method} is not served"))
             return
         try:

@@ -7,6 +7,8 @@ from broker.errors import UsageError
 from broker.host.approval import Approve, refuse_all
 from broker.host.driver import Driver
 from broker.host.outcome import Outcome
+from broker.host.services import HostServices
+from broker.host.services.asking import Awaiting
 from broker.host.session import Session
 from broker.host.settings import HostSettings
 
@@ -14,6 +16,9 @@ from broker.host.settings import HostSettings
 class Host:
     """Opens sessions. Sans-IO: ``driver`` does the IO, :class:`broker.adapters.aio.AsyncHost` and
     :class:`broker.adapters.blocking.BlockingHost` bring one along and are what most programs use.
+
+    ``services`` is what the host binds to the optional services of extensions, and ``awaiting`` how an awaitable that
+    one of them answers with becomes an outcome.
     """
 
     def __init__(
@@ -23,9 +28,13 @@ class Host:
         settings: HostSettings | None = None,
         clock: Clock | None = None,
         approve: Approve = refuse_all,
+        services: HostServices | None = None,
+        awaiting: Awaiting | None = None,
     ) -> None:
         self.driver: Driver = driver
         self.approve: Approve = approve
+        self.services: HostServices = services or HostServices()
+        self.awaiting: Awaiting | None = awaiting
         self.settings: HostSettings = settings or HostSettings()
         self.clock: Clock = clock or SystemClock()
         self._sessions: dict[str, Session] = {}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.bus import Bus, Peer
 from broker.clock import Clock
-from broker.errors import InvalidParamsError, SetupError, UsageError
+from broker.errors import CapabilityMismatchError, InvalidParamsError, SetupError, UsageError
 from broker.host.approval import Approve
 from broker.host.artifacts import ArtifactRegistry, ArtifactWindow
 from broker.host.driver import Driver
@@ -24,6 +24,8 @@ from broker.host.mcp_call import McpCall
 from broker.host.mcp_server import McpServer
 from broker.host.notices import Diagnostic, Notice
 from broker.host.outcome import Outcome
+from broker.host.services import HostServices, ProviderStream, SessionControl
+from broker.host.services.asking import Awaiting
 from broker.host.settings import HostSettings
 from broker.limits import ARTIFACT_READ_DEFAULT_BYTES, MAX_DIAGNOSTICS
 from broker.wire.mcp.names import QualifiedNames
@@ -73,6 +75,9 @@ class Session:
         self.names: QualifiedNames = QualifiedNames()
         self.artifacts: ArtifactRegistry = ArtifactRegistry()
         self.approve: Approve = host.approve
+        self.services: HostServices = host.services
+        self.awaiting: Awaiting | None = host.awaiting
+        self.control: SessionControl = SessionControl(host.services.session_driver, awaiting=host.awaiting)
         self._extensions: dict[str, Extension] = {}
         self._servers: dict[str, McpServer] = {}
         self._bridges: dict[str, McpBridge] = {}
@@ -196,6 +201,47 @@ class Session:
         """Call a tool of an extension; see :meth:`Extension.call`."""
         return self.extension(extension).call(tool, arguments, timeout_ms=timeout_ms)
 
+    def stream(
+        self,
+        provider_id: str,
+        model_id: str,
+        request: Any,
+        *,
+        lease: str | None = None,
+        idle_timeout_ms: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> ProviderStream:
+        """Ask a model that an extension of this session provides; events follow, see :class:`ProviderStream`.
+
+        ``request`` is any JSON value but null, in the words of the model's ``protocol``; ``lease`` what the host's
+        policy issued, if the provider needs it. ``idle_timeout_ms`` is the time to accept and between two events,
+        ``timeout_ms`` that of the whole stream.
+
+        Raises ``invalid_params`` for a model that is not declared or a request that is not canonical JSON,
+        ``capability_mismatch`` for a provider that is not ready, of another session, or does not stream, and
+        ``resource_exhausted`` for a request over the frame bound. Nothing is sent in those cases.
+        """
+        self._require_open()
+        registry = self.services.providers
+        found = None if registry is None or type(provider_id) is not str else registry.get(provider_id)
+        if found is None or found.model(model_id) is None:
+            path = "provider_id" if found is None else "model_id"
+            raise InvalidParamsError(f"no model {provider_id!a:.80}/{model_id!a:.80} is provided", path=path)
+        extension = self._extensions.get(found.owner.extension)
+        if found.owner.session_id != self.session_id or extension is None:
+            raise CapabilityMismatchError(f"provider {provider_id} belongs to another session", path="provider_id")
+        if found.status != "ready":
+            raise CapabilityMismatchError(f"provider {provider_id} is {found.status}, not ready", path="provider_id")
+        return extension.stream(
+            found.owner.generation,
+            provider_id,
+            model_id,
+            request,
+            lease=lease,
+            idle_ms=self.settings.stream_idle_ms if idle_timeout_ms is None else idle_timeout_ms,
+            total_ms=self.settings.stream_total_ms if timeout_ms is None else timeout_ms,
+        )
+
     def close(self, *, outcome: str = "completed") -> Outcome[None]:
         """Stop every extension in order, then close the bus; settles when all processes are gone. Idempotent.
 
@@ -211,6 +257,7 @@ class Session:
         def check(_: object = None) -> None:
             if all(stop.done for stop in waiting) and not closing.done:
                 self._unlisten()
+                self.control.close()
                 self.bus.close()
                 self._host._forget(self)
                 closing.succeed(None)

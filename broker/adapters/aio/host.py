@@ -5,18 +5,31 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeAlias, TypeVar
 
 from broker.adapters.aio.driver import AsyncioDriver
+from broker.adapters.aio.stream import AsyncStream
 from broker.adapters.discovery import find_manifests, load_manifest
 from broker.bus import Bus, Peer
 from broker.clock import Clock
-from broker.errors import SetupError, UsageError
-from broker.host import ArtifactWindow, Extension, Host, HostSettings, McpServer, Notice, Outcome, Session
+from broker.errors import CancelledError, SetupError, UsageError
+from broker.host import (
+    ArtifactWindow,
+    DetectedSetup,
+    Extension,
+    Host,
+    HostServices,
+    HostSettings,
+    McpServer,
+    Notice,
+    Outcome,
+    Session,
+)
 from broker.wire.mcp.requests import Progress
 from broker.wire.octet.manifest import Manifest
+from broker.wire.octet.migration_models import MigrationImportResult
 from broker.wire.octet.models import ToolCallResult
 from broker.wire.odek.approval import ApprovalRequest
 from broker.wire.odek.config import ServerConfig
@@ -32,7 +45,8 @@ class AsyncHost:
     """A host inside the running loop. Use it as an async context manager; any task of that loop may close it.
 
     ``approve(request)`` decides, at once or as an awaitable, whether a project's MCP server is started and each of its
-    tools offered; without it none is.
+    tools offered; without it none is. ``services`` is what is bound to the optional services of extensions; its
+    callbacks may be coroutine functions.
 
     ::
 
@@ -49,8 +63,10 @@ class AsyncHost:
         clock: Clock | None = None,
         environ: Mapping[str, str] | None = None,
         approve: Decide | None = None,
+        services: HostServices | None = None,
     ) -> None:
         self._decide = approve
+        self._services = services
         self._settings = settings
         self._clock = clock
         self._environ = environ
@@ -81,17 +97,22 @@ class AsyncHost:
             outcome.succeed(False)
             return outcome
         decision = self._decide(request)
-        if isinstance(decision, bool):
-            outcome.succeed(decision)
-        else:
-            task = asyncio.ensure_future(decision)
-            task.add_done_callback(lambda done: outcome.settle_with(done.result))
+        if not isinstance(decision, bool):
+            return _settling(decision)
+        outcome.succeed(decision)
         return outcome
 
     def _started(self) -> tuple[Host, AsyncioDriver]:
         if self._host is None or self._driver is None:
             self._driver = AsyncioDriver(environ=self._environ)
-            self._host = Host(self._driver, settings=self._settings, clock=self._clock, approve=self._approve)
+            self._host = Host(
+                self._driver,
+                settings=self._settings,
+                clock=self._clock,
+                approve=self._approve,
+                services=self._services,
+                awaiting=_settling,
+            )
         self._driver.check_usable()
         return self._host, self._driver
 
@@ -168,6 +189,51 @@ class AsyncSession:
         except asyncio.CancelledError:
             call.cancel("user")
             raise
+
+    def stream(
+        self,
+        provider_id: str,
+        model_id: str,
+        request: Any,
+        *,
+        lease: str | None = None,
+        idle_timeout: float | None = None,
+        timeout: float | None = None,
+    ) -> AsyncStream:
+        """Ask a model that an extension provides; read the events with ``async for``, best inside ``async with``.
+
+        ``idle_timeout`` and ``timeout`` are seconds. Errors: see :meth:`broker.Session.stream` for those of this call,
+        and :class:`~broker.adapters.aio.AsyncStream` for those of reading.
+        """
+        self._driver.check_usable()
+        return AsyncStream(
+            self.session.stream(
+                provider_id,
+                model_id,
+                request,
+                lease=lease,
+                idle_timeout_ms=None if idle_timeout is None else _milliseconds(idle_timeout),
+                timeout_ms=None if timeout is None else _milliseconds(timeout),
+            )
+        )
+
+    async def detect_setup(
+        self, extension: str, source_root: str | os.PathLike[str], *, timeout: float | None = None
+    ) -> DetectedSetup:
+        """Have a migration adapter look for a setup; see :meth:`broker.host.MigrationAdapter.detect`."""
+        self._driver.check_usable()
+        adapter = self.session.extension(extension).migration
+        timeout_ms = None if timeout is None else _milliseconds(timeout)
+        return await wait(adapter.detect(os.fspath(source_root), timeout_ms=timeout_ms))
+
+    async def import_setup(
+        self, setup: DetectedSetup, paths: Sequence[str] | None = None, *, timeout: float | None = None
+    ) -> MigrationImportResult:
+        """Have the adapter convert what it detected; see :meth:`broker.host.MigrationAdapter.import_from`."""
+        self._driver.check_usable()
+        adapter = self.session.extension(setup.extension).migration
+        timeout_ms = None if timeout is None else _milliseconds(timeout)
+        return await wait(adapter.import_from(setup, paths, timeout_ms=timeout_ms))
 
     async def start_server(self, config: ServerConfig) -> McpServer:
         """Start an MCP server and wait until its tools are listed and approved.
@@ -262,6 +328,20 @@ async def wait(outcome: Outcome[T]) -> T:
         outcome.add_callback(settled)
         await future
     return outcome.result()
+
+
+def _settling(answer: Awaitable[T]) -> Outcome[T]:
+    """The outcome of an awaitable, which runs in the loop; if it is cancelled, so is the outcome."""
+    outcome: Outcome[T] = Outcome()
+
+    def done(task: asyncio.Future[T]) -> None:
+        if task.cancelled():
+            outcome.fail(CancelledError("the host's own code was cancelled", reason="host"))
+        else:
+            outcome.settle_with(task.result)
+
+    asyncio.ensure_future(answer).add_done_callback(done)
+    return outcome
 
 
 def _milliseconds(seconds: float) -> int:
