@@ -298,6 +298,11 @@ def decode_union(union: Union, value: Any, *, what: str, error: type[BrokerError
     return union.decode(value)
 
 
+def members(model: type) -> tuple[Member, ...]:
+    """The members of a record, in order of declaration."""
+    return _record(model).members
+
+
 def encode(value: Any) -> dict[str, Any]:
     """The plain JSON object of a model, absent members left out. A union's own ``encode`` adds a variant's tag."""
     return _record(type(value)).encode(value)
@@ -320,7 +325,9 @@ def refuse(faults: list[Fault], *, what: str, error: type[BrokerError]) -> NoRet
 
 
 @frozen
-class _Member:
+class Member:
+    """One member of a record: its wire type, whether it must be there, and whether it may be null."""
+
     name: str
     kind: WireType
     required: bool
@@ -330,7 +337,7 @@ class _Member:
 @frozen
 class _Record:
     model: type
-    members: tuple[_Member, ...]
+    members: tuple[Member, ...]
     names: frozenset[str]
 
     def check(self, value: Any, path: str, faults: list[Fault], tag: str | None = None) -> None:
@@ -381,7 +388,7 @@ def _describe(model: type) -> _Record:
     members = []
     for attribute in attrs.fields(model):
         kind, nullable = attribute.metadata[_WIRE]
-        members.append(_Member(attribute.name, kind, attribute.default is not ABSENT, nullable))
+        members.append(Member(attribute.name, kind, attribute.default is not ABSENT, nullable))
     return _Record(model, tuple(members), frozenset(member.name for member in members))
 
 
