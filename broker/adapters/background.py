@@ -117,6 +117,7 @@ class BlockingStream(Iterator[StreamPayload]):
         self._loop = loop
         self._events: queue.SimpleQueue[StreamPayload | BrokerError | None] = queue.SimpleQueue()
         self._over = False
+        self._closed = threading.Event()
         self._stream = loop.run(self._open(open_stream))
 
     def __next__(self) -> StreamPayload:
@@ -128,6 +129,10 @@ class BlockingStream(Iterator[StreamPayload]):
             self._over = True
             raise event
         return event
+
+    def wait_closed(self, timeout: float | None = None) -> bool:
+        """Wait, at most ``timeout`` seconds, until no more events come; whether that is so. None is taken."""
+        return self._closed.wait(timeout)
 
     def close(self) -> None:
         """End the stream if it has not ended. Idempotent, also after the host was closed."""
@@ -159,6 +164,7 @@ class BlockingStream(Iterator[StreamPayload]):
             end = CancelledError("the host was closed meanwhile", reason="closed")
         finally:
             self._events.put(end)
+            self._closed.set()
 
     def __enter__(self) -> BlockingStream:
         return self

@@ -119,3 +119,32 @@ class Deaf(Provider):
         super().on_message(message)
         if message.get("method") == "provider/stream":
             self.reading = False
+
+
+class Asking(ScriptedExtension):
+    """Asks the host for everything it may decide, and tells what it was answered."""
+
+    asks = (
+        ("session/create", {}),
+        ("session/fork", {}),
+        ("session/switch", {"session_id": "s-1"}),
+        ("session/reload", {}),
+        ("theme/select", {"namespace": "asking", "theme_id": "dusk", "role": "dim", "scope": "extension"}),
+    )
+
+    def __init__(self) -> None:
+        super().__init__(tools=("answers",), capabilities=("session_lifecycle", "theme_selection"))
+        self.answers: dict[str, Any] = {}
+
+    def on_message(self, message: dict[str, Any]) -> None:
+        method, message_id = message.get("method"), message.get("id")
+        if method is None:
+            error = message.get("error")
+            self.answers[str(message_id)] = [error["code"], error.get("data")] if error else message["result"]
+        elif method == "tool/call":
+            self.answer(message["id"], {"content": [], "is_error": False, "metadata": {"answers": self.answers}})
+        else:
+            super().on_message(message)
+        if method == "initialize":
+            for ask, params in self.asks:
+                self.request(ask, ask, params)

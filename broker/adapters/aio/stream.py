@@ -62,8 +62,8 @@ class AsyncStream(AsyncIterator[StreamPayload]):
         """End the stream if it has not ended. Idempotent."""
         if not self.stream.closed:
             self.stream.cancel("closed")
-        self._over = True
-        self._wake()
+        # A reader in another task is to learn that this was not the end of the answer.
+        self._over = self._woken is None
 
     def _wake(self) -> None:
         if self._woken is not None and not self._woken.done():
