@@ -292,6 +292,16 @@ class SetupError(BrokerError):
     """The installation is at fault: no such executable, no such directory, no permission."""
 
 
+class TrustError(SetupError):
+    """An extension may not be started as things stand; ``verdict`` says what is missing. Nothing of it was run."""
+
+    name = "capability_mismatch"
+
+    def __init__(self, detail: str, *, verdict: str, **fields: Any) -> None:
+        super().__init__(detail, **fields)
+        self.verdict = verdict
+
+
 class ManifestError(SetupError):
     """An ``extension.toml`` is not valid; ``faults`` lists every fault with its key path."""
 

@@ -13,9 +13,19 @@ from broker.adapters.aio.host import Decide
 from broker.adapters.background import BackgroundLoop, BlockingStream, PendingCall
 from broker.bus import Bus, Peer
 from broker.clock import Clock
-from broker.host import ArtifactWindow, DetectedSetup, Extension, HostServices, HostSettings, McpServer, Notice
+from broker.host import (
+    ArtifactWindow,
+    DetectedSetup,
+    Extension,
+    HostServices,
+    HostSettings,
+    McpServer,
+    Notice,
+    TrustPolicy,
+)
 from broker.wire.mcp.requests import Progress
 from broker.wire.octet.manifest import Manifest
+from broker.wire.octet.manifest_model import Source
 from broker.wire.octet.migration_models import MigrationImportResult
 from broker.wire.octet.models import ToolCallResult
 from broker.wire.odek.config import ServerConfig
@@ -43,9 +53,12 @@ class BlockingHost:
         environ: Mapping[str, str] | None = None,
         approve: Decide | None = None,
         services: HostServices | None = None,
+        trust: TrustPolicy | None = None,
     ) -> None:
         self._loop = BackgroundLoop()
-        self._host = AsyncHost(settings=settings, clock=clock, environ=environ, approve=approve, services=services)
+        self._host = AsyncHost(
+            settings=settings, clock=clock, environ=environ, approve=approve, services=services, trust=trust
+        )
         self._closing = threading.Lock()
 
     def open_session(self, workspace: str | os.PathLike[str] = ".", *, name: str | None = None) -> BlockingSession:
@@ -102,10 +115,14 @@ class BlockingSession:
         return self._loop.run(add())
 
     def start(
-        self, manifest: Manifest | str | os.PathLike[str], *, flags: Mapping[str, Any] | None = None
+        self,
+        manifest: Manifest | str | os.PathLike[str],
+        *,
+        flags: Mapping[str, Any] | None = None,
+        source: Source = "explicit",
     ) -> Extension:
         """Start an extension and wait until it is negotiated; see :meth:`AsyncSession.start`."""
-        return self._loop.run(self._session.start(manifest, flags=flags))
+        return self._loop.run(self._session.start(manifest, flags=flags, source=source))
 
     def call(self, extension: str, tool: str, arguments: Any = None, *, timeout: float | None = None) -> ToolCallResult:
         """Call a tool and wait; see :meth:`AsyncSession.call`."""

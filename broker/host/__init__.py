@@ -31,6 +31,7 @@ from broker.host.services import (
 )
 from broker.host.session import SUPPORTED_API_VERSIONS, Session, unsupported_version
 from broker.host.settings import HostSettings
+from broker.host.trust import Grant, TrustPolicy, Verdict
 
 __all__ = [
     "SUPPORTED_API_VERSIONS",
@@ -48,6 +49,7 @@ __all__ = [
     "Exited",
     "Extension",
     "Generation",
+    "Grant",
     "Health",
     "HealthChanged",
     "Host",
@@ -72,5 +74,7 @@ __all__ = [
     "Started",
     "ThemeCatalogue",
     "ThemeChoice",
+    "TrustPolicy",
+    "Verdict",
     "unsupported_version",
 ]

@@ -11,14 +11,15 @@ from broker.host.services import HostServices
 from broker.host.services.asking import Awaiting
 from broker.host.session import Session
 from broker.host.settings import HostSettings
+from broker.host.trust import TrustPolicy
 
 
 class Host:
     """Opens sessions. Sans-IO: ``driver`` does the IO, :class:`broker.adapters.aio.AsyncHost` and
     :class:`broker.adapters.blocking.BlockingHost` bring one along and are what most programs use.
 
-    ``services`` is what the host binds to the optional services of extensions, and ``awaiting`` how an awaitable that
-    one of them answers with becomes an outcome.
+    ``services`` is what the host binds to the optional services of extensions, ``trust`` which extensions may be
+    started, and ``awaiting`` how an awaitable that a service answers with becomes an outcome.
     """
 
     def __init__(
@@ -29,11 +30,13 @@ class Host:
         clock: Clock | None = None,
         approve: Approve = refuse_all,
         services: HostServices | None = None,
+        trust: TrustPolicy | None = None,
         awaiting: Awaiting | None = None,
     ) -> None:
         self.driver: Driver = driver
         self.approve: Approve = approve
         self.services: HostServices = services or HostServices()
+        self.trust: TrustPolicy = trust or TrustPolicy()
         self.awaiting: Awaiting | None = awaiting
         self.settings: HostSettings = settings or HostSettings()
         self.clock: Clock = clock or SystemClock()

@@ -112,12 +112,14 @@ class Session:
     ) -> Extension:
         """Add an extension without starting it. ``flags`` are values for the flags its manifest declares.
 
-        Raises ``version_mismatch`` for an API version whose wire is not built yet, and ``invalid_params`` for a name
-        that is taken or a flag that is not declared.
+        Raises ``version_mismatch`` for an API version whose wire is not built yet, :class:`TrustError` for one that
+        the host's :class:`TrustPolicy` does not let run, and ``invalid_params`` for a name that is taken or a flag that
+        is not declared.
         """
         self._require_open()
         if manifest.api_version not in SUPPORTED_API_VERSIONS:
             raise unsupported_version(manifest)
+        self._host.trust.require(manifest, source)
         server = self._servers.get(manifest.name)
         if manifest.name in self._extensions or (server is not None and not server.ended):
             kind = "extension" if manifest.name in self._extensions else "server"

@@ -26,9 +26,11 @@ from broker.host import (
     Notice,
     Outcome,
     Session,
+    TrustPolicy,
 )
 from broker.wire.mcp.requests import Progress
 from broker.wire.octet.manifest import Manifest
+from broker.wire.octet.manifest_model import Source
 from broker.wire.octet.migration_models import MigrationImportResult
 from broker.wire.octet.models import ToolCallResult
 from broker.wire.odek.approval import ApprovalRequest
@@ -64,9 +66,11 @@ class AsyncHost:
         environ: Mapping[str, str] | None = None,
         approve: Decide | None = None,
         services: HostServices | None = None,
+        trust: TrustPolicy | None = None,
     ) -> None:
         self._decide = approve
         self._services = services
+        self._trust = trust
         self._settings = settings
         self._clock = clock
         self._environ = environ
@@ -111,6 +115,7 @@ class AsyncHost:
                 clock=self._clock,
                 approve=self._approve,
                 services=self._services,
+                trust=self._trust,
                 awaiting=_settling,
             )
         self._driver.check_usable()
@@ -147,11 +152,16 @@ class AsyncSession:
         return self.session.add_observer(observer)
 
     async def start(
-        self, manifest: Manifest | str | os.PathLike[str], *, flags: Mapping[str, Any] | None = None
+        self,
+        manifest: Manifest | str | os.PathLike[str],
+        *,
+        flags: Mapping[str, Any] | None = None,
+        source: Source = "explicit",
     ) -> Extension:
         """Start an extension and wait until it is negotiated.
 
-        ``manifest`` is a loaded one, an ``extension.toml``, or its directory; ``flags`` are values of declared flags.
+        ``manifest`` is a loaded one, an ``extension.toml``, or its directory; ``flags`` are values of declared flags;
+        ``source`` is the kind of root it was found under, which decides what trust it needs.
         Raises :class:`~broker.errors.SetupError` (manifest, entrypoint), :class:`~broker.errors.NegotiationError`,
         :class:`~broker.errors.ExitedError` or :class:`~broker.errors.TimedOutError`. A start that is cancelled, or that
         fails, leaves no process.
@@ -162,7 +172,7 @@ class AsyncSession:
         else:
             version = self.session.settings.octet_version
             loaded = await asyncio.get_running_loop().run_in_executor(None, _load_one, manifest, version)
-        extension = self.session.add(loaded, flags=flags)
+        extension = self.session.add(loaded, source=source, flags=flags)
         try:
             return await wait(extension.start())
         except BaseException:

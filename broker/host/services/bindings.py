@@ -17,15 +17,14 @@ from broker.wire.octet.manifest_model import Manifest
 class HostServices:
     """What a host offers to extensions beyond tools, hooks and the bus. What is left out is not offered.
 
-    Attributes:
-        session_driver: makes the changes of ``session_lifecycle``; can be replaced or taken away later through
-            :attr:`broker.Session.control`.
-        themes: the catalogue of ``theme_selection``.
-        providers: the registry of ``provider_catalog``, ``provider_auth`` and ``provider_stream``, which are offered to
-            extensions whose manifest contributes providers. It belongs to one host.
-        auth_policy: decides about ``provider_auth``. Without it the answers are fixed by the kind of authorisation.
-        migrations: which directories adapters may read, for ``migration.adapter.v1``; see
-            :class:`broker.adapters.source_roots.SourceRoots`.
+    - ``session_driver`` makes the changes of ``session_lifecycle``; it can be replaced or taken away later through
+      :attr:`broker.Session.control`.
+    - ``themes`` is the catalogue of ``theme_selection``.
+    - ``providers`` is the registry of ``provider_catalog``, ``provider_auth`` and ``provider_stream``, which are
+      offered to extensions whose manifest contributes providers. It belongs to one host.
+    - ``auth_policy`` decides about ``provider_auth``. Without it the answers are fixed by the kind of authorisation.
+    - ``migrations`` says which directories adapters may read, for ``migration.adapter.v1``; see
+      :class:`broker.adapters.source_roots.SourceRoots`.
     """
 
     session_driver: SessionDriver | None = None
