@@ -139,6 +139,11 @@ class Generation(ProcessLink):
 
     # -- the driver's side ---------------------------------------------------------------------------------------------
 
+    @property
+    def reading(self) -> bool:
+        """Whether its output is wanted: not while a provider stream has no room for what may come next."""
+        return not self.desk.streams.blocked or self.connection.failure is not None
+
     def next_output(self) -> Output | None:
         """The next frame to write: control frames first, then bus messages while the generation serves."""
         frame = self.connection.next_frame()
@@ -225,7 +230,7 @@ class Generation(ProcessLink):
         self.extension.generation_ended(self, status)
 
     def _drain_events(self) -> None:
-        while self._may_read and (event := self.connection.next_event()) is not None:
+        while self.reading and (event := self.connection.next_event()) is not None:
             if isinstance(event, RequestReceived):
                 self._serve(event)
             elif isinstance(event, NotificationReceived):
@@ -243,10 +248,6 @@ class Generation(ProcessLink):
             # A burst of requests must not fill the writer's queue while the process is ready to read the answers.
             if self.connection.queued_frames >= MAX_WRITER_FRAMES // 2 and self._process is not None:
                 self._process.flush()
-
-    @property
-    def _may_read(self) -> bool:
-        return self.connection.failure is not None or not self.desk.streams.blocked
 
     def _on_initialized(self, event: Initialized) -> None:
         if self.failure is not None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from service_scripts import declaration
 
+from broker import canonical
 from broker.errors import (
     BrokerError,
     CancelledError,
@@ -460,15 +461,32 @@ def test_a_slow_reader_has_one_moment_in_all_until_it_has_caught_up(streams: Str
     assert stream.closed
 
 
-def test_a_full_stream_keeps_no_more_unread_than_one_frame(streams: Streams) -> None:
+def test_what_comes_while_a_stream_is_full_stays_with_the_process(streams: Streams) -> None:
     stream = streams.accepted()
     streams.say(stream, *deltas(0, 32))
-    big = "x" * 60_000
-    streams.say(stream, *((n, "text_delta", {"index": 0, "delta": big}) for n in range(32, 48)))
+    assert not streams.extension.generation.reading
+    streams.say(stream, *deltas(32, 100))
+    assert (len(streams.extension.far.sent), streams.extension.generation.connection.unread_bytes) == (100, 0)
+    stream.take()
+    streams.driver.run()
+    assert (len(streams.extension.far.sent), stream.buffered) == (99, 32)
+    streams.driver.advance(250)
+    assert (len(streams.extension.far.sent), stream.closed) == (0, True)
+    assert streams.extension.generation.reading
+
+
+def test_a_driver_that_reads_on_all_the_same_fills_no_memory(streams: Streams) -> None:
+    stream = streams.accepted()
+    streams.say(stream, *deltas(0, 32))
+    generation = streams.extension.generation
+    params = {"stream_id": stream.id, "sequence": 32, "kind": "heartbeat", "payload": "x" * 60_000}
+    frame = canonical.encode({"jsonrpc": "2.0", "method": "provider/event", "params": params}) + b"\n"
+    for _ in range(17):
+        generation.receive(frame)
     assert not stream.closed
-    streams.say(stream, *((n, "text_delta", {"index": 0, "delta": big}) for n in range(48, 51)))
+    generation.receive(frame)
     assert stream.closed
-    assert streams.extension.generation.connection.unread_bytes == 0
+    assert generation.connection.unread_bytes == 0
     assert streams.extension.health is Health.READY
 
 

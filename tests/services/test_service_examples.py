@@ -62,19 +62,23 @@ def test_the_parrot_streams_what_its_own_server_says(tmp_path: Path) -> None:
     assert finished == Finished(stop_reason="stop")
 
 
-def test_a_burst_of_a_thousand_words_is_read_by_a_reader_that_pauses(tmp_path: Path) -> None:
-    text = " ".join(map(str, range(1_000)))
+@pytest.mark.spec("octet.provider.stream-buffer")
+def test_a_burst_of_megabytes_is_read_by_a_reader_that_pauses_at_each_event(tmp_path: Path) -> None:
+    """The server says all of it at once; what the reader has not come to waits in the pipe."""
+    text = " ".join(f"{number:0>250}" for number in range(3_800))
 
-    async def work(session: AsyncSession) -> str:
-        found = ""
+    async def work(session: AsyncSession) -> tuple[str, int]:
+        found, most = "", 0
         async with session.stream("parrot", "echo", said(text)) as stream:
             async for event in stream:
+                most = max(most, stream.stream.buffered)
                 if isinstance(event, TextDelta):
                     found += event.delta
                     await asyncio.sleep(0)
-        return found
+        return found, most
 
-    assert with_parrot(work, tmp_path) == text
+    found, most = with_parrot(work, tmp_path)
+    assert (found == text, most <= 32) == (True, True)
 
 
 def test_leaving_the_block_early_cancels_and_the_next_stream_works(tmp_path: Path) -> None:

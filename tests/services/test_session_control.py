@@ -261,3 +261,10 @@ def test_a_stopped_extension_is_told_that_its_change_is_not_made(told: Any) -> N
     assert world.answer(extension, waiting) == (-32603, {"reason": "the process is being stopped"})
     world.world.session.control.end_turn()
     assert driver.log == []
+
+
+def test_an_answer_without_a_canonical_form_is_an_internal_error(told: Any) -> None:
+    world = told(HostServices(session_driver=Sessions(lambda what: "a\ud800")))
+    extension = world.start(SERVICE)
+    assert world.ask(extension, "session/create", {}) == (-32603, None)
+    assert extension.health is Health.READY

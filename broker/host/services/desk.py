@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from broker.errors import (
     BrokerError,
     CancelledError,
+    CanonicalError,
     CapabilityMismatchError,
     InternalError,
 )
@@ -132,7 +133,10 @@ class ServiceDesk:
         if done.error is not None:
             self._refuse(incoming, done.error)
         else:
-            self._generation.connection.answer(incoming, encode(done.result()))
+            try:
+                self._generation.connection.answer(incoming, encode(done.result()))
+            except CanonicalError as error:
+                self._refuse(incoming, InternalError(f"an answer has no canonical form: {error}"))
         self._session.changed()
 
     def _refuse(self, incoming: IncomingRequest, error: BrokerError) -> None:

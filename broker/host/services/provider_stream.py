@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ from broker.limits import MAX_PROVIDER_STREAM_BUFFER
 from broker.wire.octet.stream_models import Finished, StreamPayload
 from broker.wire.octet.stream_receiver import StreamReceiver
 from broker.wire.requests import HostRequest
+
+_LOG = logging.getLogger("broker.host")
 
 if TYPE_CHECKING:
     from broker.host.services.streams import StreamTable
@@ -121,7 +124,11 @@ class ProviderStream:
     def tell(self) -> None:
         """Wake the reader."""
         if self._listener is not None:
-            self._listener()
+            try:
+                self._listener()
+            except Exception:
+                # One reader's fault is not that of the process, nor of the others that wait for it.
+                _LOG.exception("the listener of provider stream %s failed", self.id)
 
 
 @define(eq=False)

@@ -151,7 +151,9 @@ class StreamTable:
     @property
     def blocked(self) -> bool:
         """Whether the process's output must stay unread for now, as a stream has no room for what may come next."""
-        return not self.unbounded and any(live.full_since_ms is not None for live in self._live.values())
+        if not self._live or self.unbounded:
+            return False
+        return any(live.full_since_ms is not None for live in self._live.values())
 
     def overflow(self) -> None:
         """More has come than may be kept unread: the readers of full streams had their time."""
