@@ -148,3 +148,58 @@ class Asking(ScriptedExtension):
         if method == "initialize":
             for ask, params in self.asks:
                 self.request(ask, ask, params)
+
+
+class Everything(Asking):
+    """Selects every optional service it is offered, and uses or serves each of them."""
+
+    asks = (
+        ("session/create", {}),
+        ("theme/select", {"namespace": "all", "theme_id": "dusk", "role": "dim", "scope": "extension"}),
+        ("providers/register", declaration("acme")),
+        ("provider/auth/request", {"provider_id": "acme", "action": "authorize", "interactive": False}),
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.capabilities = (
+            "migration.adapter.v1",
+            "provider_auth",
+            "provider_catalog",
+            "provider_stream",
+            "session_lifecycle",
+            "theme_selection",
+        )
+
+    def on_message(self, message: dict[str, Any]) -> None:
+        method, message_id = message.get("method"), message.get("id")
+        if method == "provider/stream":
+            stream_id = message["params"]["stream_id"]
+            self.answer(message["id"], {"stream_id": stream_id, "accepted": True})
+            params = {"stream_id": stream_id, "sequence": 0, "kind": "finished", "payload": {"stop_reason": "stop"}}
+            self.send({"jsonrpc": "2.0", "method": "provider/event", "params": params})
+        elif method == "migration/detect" and message_id is not None:
+            self.answer(message_id, {"detected": True, "config_paths": [], "diagnostics": []})
+        elif method == "migration/import" and message_id is not None:
+            self.answer(message_id, {"models": [], "skills": [], "mcp_servers": [], "diagnostics": []})
+        else:
+            super().on_message(message)
+
+
+class DiesAsking(Everything):
+    """Asks, and is killed before it can hear an answer."""
+
+    def on_message(self, message: dict[str, Any]) -> None:
+        super().on_message(message)
+        if message.get("method") == "initialize":
+            self.exit(-9)
+
+
+class DiesMigrating(Everything):
+    """Is killed when it is asked to import."""
+
+    def on_message(self, message: dict[str, Any]) -> None:
+        if message.get("method") == "migration/import":
+            self.exit(-9)
+        else:
+            super().on_message(message)
