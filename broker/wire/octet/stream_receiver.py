@@ -21,9 +21,9 @@ class StreamReceiver:
     __slots__ = ("_next", "finished", "stream_id")
 
     def __init__(self, stream_id: str) -> None:
-        self.stream_id = stream_id
+        self.stream_id: str = stream_id
         self._next = 0
-        self.finished = False
+        self.finished: bool = False
 
     @property
     def received(self) -> int:
