@@ -166,11 +166,11 @@ class BlockingSession:
 
     def begin_turn(self) -> None:
         """Say that the host is busy: session changes wait. See :class:`broker.host.SessionControl`."""
-        self._loop.run(self._in_loop(self._session.session.control.begin_turn))
+        self._loop.run(self._in_loop(self._session.begin_turn))
 
     def end_turn(self) -> None:
         """Say that a turn is over; after the last one, what waits is carried out."""
-        self._loop.run(self._in_loop(self._session.session.control.end_turn))
+        self._loop.run(self._in_loop(self._session.end_turn))
 
     @staticmethod
     async def _in_loop(work: Callable[[], None]) -> None:

@@ -227,6 +227,14 @@ class AsyncSession:
             )
         )
 
+    def begin_turn(self) -> None:
+        """Say that the host is busy: session changes wait. See :class:`broker.host.SessionControl`."""
+        self.session.control.begin_turn()
+
+    def end_turn(self) -> None:
+        """Say that a turn is over; after the last one, what waits is carried out."""
+        self.session.control.end_turn()
+
     async def detect_setup(
         self, extension: str, source_root: str | os.PathLike[str], *, timeout: float | None = None
     ) -> DetectedSetup:

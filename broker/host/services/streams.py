@@ -318,15 +318,18 @@ class StreamTable:
         if not live.stream.buffered:
             self._forget(live, told=True)
         else:
-            self._past[live.stream.id] = PastStream(self._now(), told=True)
+            self._remember(live.stream.id, told=True)
         self._generation.session.changed()
 
     def _forget(self, live: LiveStream, *, told: bool = False) -> None:
-        stream_id = live.stream.id
-        if self._live.pop(stream_id, None) is not None and stream_id not in self._past:
-            self._past[stream_id] = PastStream(self._now(), told)
-            if len(self._past) > MAX_PROVIDER_STREAM_MEMORY:
-                self._past.popitem(last=False)
+        if self._live.pop(live.stream.id, None) is not None and live.stream.id not in self._past:
+            self._remember(live.stream.id, told=told)
+
+    def _remember(self, stream_id: str, *, told: bool) -> PastStream:
+        past = self._past[stream_id] = PastStream(self._now(), told)
+        if len(self._past) > MAX_PROVIDER_STREAM_MEMORY:
+            self._past.popitem(last=False)
+        return past
 
     def _overrun(self, live: LiveStream) -> None:
         error = ResourceExhaustedError(
@@ -357,7 +360,7 @@ class StreamTable:
         past = self._past.get(stream_id)
         live = self._live.get(stream_id)
         if past is None and live is not None:
-            past = self._past[stream_id] = PastStream(self._now(), told=False)
+            past = self._remember(stream_id, told=False)
         if past is None:
             self._generation.connection.drop_notification(f"provider/event of no stream {quote(stream_id)}: {what}")
         elif not past.told:
