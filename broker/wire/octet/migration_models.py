@@ -77,7 +77,7 @@ class MigrationDiagnostic:
 
     path: str = field(metadata=wire(SourcePath(root_sign=True)))
     severity: str = field(metadata=wire(Text(choices=SEVERITIES)))
-    reason: str = field(metadata=wire(Text("MAX_MIGRATION_DIAGNOSTIC_BYTES", empty=False)))
+    reason: str = field(metadata=wire(Text("MAX_MIGRATION_DIAGNOSTIC_BYTES")))
 
 
 @frozen(kw_only=True)
