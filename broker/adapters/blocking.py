@@ -49,11 +49,11 @@ class BlockingHost:
         self,
         *,
         settings: HostSettings | None = None,
+        services: HostServices | None = None,
+        trust: TrustPolicy | None = None,
         clock: Clock | None = None,
         environ: Mapping[str, str] | None = None,
         approve: Decide | None = None,
-        services: HostServices | None = None,
-        trust: TrustPolicy | None = None,
     ) -> None:
         self._loop = BackgroundLoop()
         self._host = AsyncHost(

@@ -1,7 +1,6 @@
 """One JSON object a line: what ``--json`` writes, and what the plain and the live view are made from.
 
-Every record has ``kind``: started, topic_available, topic_unavailable, subscribed, event, provided, withdrawn, answer,
-call, diagnostic or exited.
+Every record has ``kind``: started, topic_available, topic_unavailable, subscribed, event, call, diagnostic or exited.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from typing import Any
 
 from broker.bus import Active, trace
 from broker.errors import BrokerError, RemoteError
-from broker.host import Diagnostic, Exited, Health, HealthChanged, Notice, RegisteredProvider, Started
+from broker.host import Diagnostic, Exited, Health, HealthChanged, Notice, Started
 from broker.wire.jsonrpc import ABSENT
 from broker.wire.octet.models import ToolCallResult
 from broker.wire.octet.schema import encode
@@ -104,34 +103,6 @@ def from_error(extension: str, tool: str, error: BrokerError) -> dict[str, Any]:
     if isinstance(error, RemoteError) and error.data is not ABSENT:
         shown["data"] = error.data
     return {"kind": "call", "extension": extension, "tool": tool, "ok": False, "error": shown}
-
-
-def provided(provider: RegisteredProvider) -> dict[str, Any]:
-    """The record of a provider that was declared or has changed."""
-    return {
-        "kind": "provided",
-        "provider": provider.id,
-        "extension": provider.owner.extension,
-        "generation": provider.owner.generation,
-        "status": provider.status,
-        "models": [model.id for model in provider.models],
-    }
-
-
-def withdrawn(provider: RegisteredProvider) -> dict[str, Any]:
-    """The record of a provider that is gone."""
-    return {"kind": "withdrawn", "provider": provider.id, "extension": provider.owner.extension}
-
-
-def streamed(provider: str, model: str, text: str) -> dict[str, Any]:
-    """The record of a stream that went well."""
-    return {"kind": "answer", "provider": provider, "model": model, "ok": True, "text": text}
-
-
-def stream_failed(provider: str, model: str, text: str, error: BrokerError) -> dict[str, Any]:
-    """The record of a stream that failed; ``text`` came before."""
-    shown = {"name": error.name, "code": error.code, "message": error.message, "detail": str(error)}
-    return {"kind": "answer", "provider": provider, "model": model, "ok": False, "text": text, "error": shown}
 
 
 def diagnostic(extension: str, reason: str) -> dict[str, Any]:

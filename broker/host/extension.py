@@ -25,8 +25,6 @@ from broker.host.generation import Generation
 from broker.host.hooks import SessionHooks, check_outcome
 from broker.host.notices import Exited, Health, HealthChanged, Started
 from broker.host.outcome import Outcome
-from broker.host.services.migration import MigrationAdapter
-from broker.host.services.provider_stream import ProviderStream
 from broker.wire.octet.connection import ConnectionSettings
 from broker.wire.octet.contract import build_offer
 from broker.wire.octet.manifest_model import Manifest, Source
@@ -35,6 +33,7 @@ from broker.wire.octet.schema import encode
 from broker.wire.requests import HostRequest
 
 if TYPE_CHECKING:
+    from broker.host.services.migration import MigrationAdapter
     from broker.host.session import Session
 
 
@@ -152,13 +151,6 @@ class Extension:
         if generation.migration is None:
             raise CapabilityMismatchError(f"{self.name} is no migration adapter here", extension=self.name)
         return generation.migration
-
-    def stream(self, number: int, provider_id: str, model_id: str, request: Any, **options: Any) -> ProviderStream:
-        """Ask for a stream of one generation's provider; :meth:`broker.Session.stream` finds out which."""
-        for generation in self._generations:
-            if generation.number == number and generation.alive:
-                return generation.desk.streams.open(provider_id, model_id, request, **options)
-        raise ExtensionError(f"{self.name} does not serve: it is {self.health.value}", extension=self.name)
 
     def reload(self, manifest: Manifest | None = None) -> Outcome[Extension]:
         """Start and negotiate a new generation beside the serving one, then switch; settles when it serves.

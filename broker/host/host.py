@@ -17,9 +17,6 @@ from broker.host.trust import TrustPolicy
 class Host:
     """Opens sessions. Sans-IO: ``driver`` does the IO, :class:`broker.adapters.aio.AsyncHost` and
     :class:`broker.adapters.blocking.BlockingHost` bring one along and are what most programs use.
-
-    ``services`` is what the host binds to the optional services of extensions, ``trust`` which extensions may be
-    started, and ``awaiting`` how an awaitable that a service answers with becomes an outcome.
     """
 
     def __init__(
@@ -27,18 +24,21 @@ class Host:
         driver: Driver,
         *,
         settings: HostSettings | None = None,
-        clock: Clock | None = None,
-        approve: Approve = refuse_all,
         services: HostServices | None = None,
         trust: TrustPolicy | None = None,
         awaiting: Awaiting | None = None,
+        clock: Clock | None = None,
+        approve: Approve = refuse_all,
     ) -> None:
+        """``services`` is what is bound to the optional services of extensions, ``trust`` says which of them may be
+        started, and ``awaiting`` makes an outcome of an awaitable that a service answers with.
+        """
         self.driver: Driver = driver
         self.approve: Approve = approve
+        self.settings: HostSettings = settings or HostSettings()
         self.services: HostServices = services or HostServices()
         self.trust: TrustPolicy = trust or TrustPolicy()
         self.awaiting: Awaiting | None = awaiting
-        self.settings: HostSettings = settings or HostSettings()
         self.clock: Clock = clock or SystemClock()
         self._sessions: dict[str, Session] = {}
         self._closed = False

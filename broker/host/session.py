@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.bus import Bus, Peer
 from broker.clock import Clock
-from broker.errors import CapabilityMismatchError, InvalidParamsError, SetupError, UsageError
+from broker.errors import InvalidParamsError, SetupError, UsageError
 from broker.host.approval import Approve
 from broker.host.artifacts import ArtifactRegistry, ArtifactWindow
 from broker.host.driver import Driver
@@ -26,6 +26,7 @@ from broker.host.notices import Diagnostic, Notice
 from broker.host.outcome import Outcome
 from broker.host.services import HostServices, ProviderStream, SessionControl
 from broker.host.services.asking import Awaiting
+from broker.host.services.routing import open_stream
 from broker.host.settings import HostSettings
 from broker.limits import ARTIFACT_READ_DEFAULT_BYTES, MAX_DIAGNOSTICS
 from broker.wire.mcp.names import QualifiedNames
@@ -64,6 +65,9 @@ class Session:
     ) -> None:
         self.session_id: str = uuid.uuid4().hex
         self.name = name
+        self.services: HostServices = host.services
+        self.awaiting: Awaiting | None = host.awaiting
+        self.control: SessionControl = SessionControl(host.services.session_driver, awaiting=host.awaiting)
         self.workspace = workspace
         self.driver = driver
         self.clock = clock
@@ -75,9 +79,6 @@ class Session:
         self.names: QualifiedNames = QualifiedNames()
         self.artifacts: ArtifactRegistry = ArtifactRegistry()
         self.approve: Approve = host.approve
-        self.services: HostServices = host.services
-        self.awaiting: Awaiting | None = host.awaiting
-        self.control: SessionControl = SessionControl(host.services.session_driver, awaiting=host.awaiting)
         self._extensions: dict[str, Extension] = {}
         self._servers: dict[str, McpServer] = {}
         self._bridges: dict[str, McpBridge] = {}
@@ -112,18 +113,17 @@ class Session:
     ) -> Extension:
         """Add an extension without starting it. ``flags`` are values for the flags its manifest declares.
 
-        Raises ``version_mismatch`` for an API version whose wire is not built yet, :class:`TrustError` for one that
-        the host's :class:`TrustPolicy` does not let run, and ``invalid_params`` for a name that is taken or a flag that
-        is not declared.
+        Raises ``version_mismatch`` for an API version whose wire is not built yet, and ``invalid_params`` for a name
+        that is taken or a flag that is not declared.
         """
         self._require_open()
         if manifest.api_version not in SUPPORTED_API_VERSIONS:
             raise unsupported_version(manifest)
-        self._host.trust.require(manifest, source)
         server = self._servers.get(manifest.name)
         if manifest.name in self._extensions or (server is not None and not server.ended):
             kind = "extension" if manifest.name in self._extensions else "server"
             raise InvalidParamsError(f"{kind} {manifest.name} is in this session already", extension=manifest.name)
+        self._host.trust.require(manifest, source)
         manifest.flag_values(flags or {})
         extension = Extension(self, manifest, source=source, flags=flags or {})
         self._extensions[manifest.name] = extension
@@ -224,24 +224,14 @@ class Session:
         ``resource_exhausted`` for a request over the frame bound. Nothing is sent in those cases.
         """
         self._require_open()
-        registry = self.services.providers
-        found = None if registry is None or type(provider_id) is not str else registry.get(provider_id)
-        if found is None or found.model(model_id) is None:
-            path = "provider_id" if found is None else "model_id"
-            raise InvalidParamsError(f"no model {provider_id!a:.80}/{model_id!a:.80} is provided", path=path)
-        extension = self._extensions.get(found.owner.extension)
-        if found.owner.session_id != self.session_id or extension is None:
-            raise CapabilityMismatchError(f"provider {provider_id} belongs to another session", path="provider_id")
-        if found.status != "ready":
-            raise CapabilityMismatchError(f"provider {provider_id} is {found.status}, not ready", path="provider_id")
-        return extension.stream(
-            found.owner.generation,
+        return open_stream(
+            self,
             provider_id,
             model_id,
             request,
             lease=lease,
-            idle_ms=self.settings.stream_idle_ms if idle_timeout_ms is None else idle_timeout_ms,
-            total_ms=self.settings.stream_total_ms if timeout_ms is None else timeout_ms,
+            idle_timeout_ms=idle_timeout_ms,
+            timeout_ms=timeout_ms,
         )
 
     def close(self, *, outcome: str = "completed") -> Outcome[None]:

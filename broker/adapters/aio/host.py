@@ -62,11 +62,11 @@ class AsyncHost:
         self,
         *,
         settings: HostSettings | None = None,
+        services: HostServices | None = None,
+        trust: TrustPolicy | None = None,
         clock: Clock | None = None,
         environ: Mapping[str, str] | None = None,
         approve: Decide | None = None,
-        services: HostServices | None = None,
-        trust: TrustPolicy | None = None,
     ) -> None:
         self._decide = approve
         self._services = services

@@ -26,7 +26,6 @@ from broker.errors import (
     ExitedError,
     InvalidParamsError,
     NegotiationError,
-    ProtocolError,
     ResourceExhaustedError,
     UsageError,
 )
@@ -73,11 +72,6 @@ class Connection(BaseConnection[ConnectionEvent, OctetOutbound]):
     def phase(self) -> Phase:
         """How far the connection has come."""
         return self._phase
-
-    @property
-    def unread_bytes(self) -> int:
-        """Bytes received whose frames :meth:`next_event` has not come to."""
-        return self._framer.pending
 
     @property
     def selection(self) -> Selection | None:
@@ -229,13 +223,6 @@ class Connection(BaseConnection[ConnectionEvent, OctetOutbound]):
         elif self._phase in (Phase.NEW, Phase.INITIALIZING):
             raise UsageError(f"cannot drain in phase {self._phase.value}", extension=self._extension)
 
-    def drop_notification(self, what: str) -> None:
-        """Say that a received notification is of no use to anyone; one too many ends the stream."""
-        try:
-            self._inbound.drop(what)
-        except ProtocolError as error:
-            self.fail(error)
-
     # -- the driver's side ---------------------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes) -> None:
@@ -317,6 +304,18 @@ class Connection(BaseConnection[ConnectionEvent, OctetOutbound]):
         self._phase = Phase.READY
         self.emit(Initialized(selection, selection.tools))
         self.outbound.settle(request, result=selection)
+
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes received whose frames :meth:`next_event` has not come to."""
+        return self._framer.pending
+
+    def drop_notification(self, what: str) -> None:
+        """Say that a received notification is of no use to anyone; one too many ends the stream."""
+        try:
+            self._inbound.drop(what)
+        except BrokerError as error:
+            self.fail(error)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
