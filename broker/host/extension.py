@@ -148,7 +148,7 @@ class Extension:
         generation = self.generation
         if generation is None or not generation.alive:
             raise ExtensionError(f"{self.name} does not serve: it is {self.health.value}", extension=self.name)
-        if generation.migration is None:
+        if not isinstance(generation, Generation) or generation.migration is None:
             raise CapabilityMismatchError(f"{self.name} is no migration adapter here", extension=self.name)
         return generation.migration
 

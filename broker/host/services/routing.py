@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.errors import CapabilityMismatchError, ExtensionError, InvalidParamsError
+from broker.host.generation import Generation
 from broker.host.services.provider_stream import ProviderStream
 from broker.host.services.registry import READY
 
@@ -34,7 +35,7 @@ def open_stream(
     if found.status != READY:
         raise CapabilityMismatchError(f"provider {provider_id} is {found.status}, not ready", path="provider_id")
     for generation in extension.generations:
-        if generation.number == found.owner.generation and generation.alive:
+        if isinstance(generation, Generation) and generation.number == found.owner.generation and generation.alive:
             return generation.desk.streams.open(
                 provider_id,
                 model_id,
