@@ -7,9 +7,10 @@ import concurrent.futures
 import os
 import queue
 import threading
+import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from broker.adapters.aio.stream import AsyncStream
 from broker.errors import BrokerError, CancelledError, ResourceExhaustedError, UsageError
@@ -17,6 +18,8 @@ from broker.limits import MAX_PROVIDER_STREAM_BACKLOG
 from broker.wire.octet.stream_models import StreamPayload
 
 T = TypeVar("T")
+_Events: TypeAlias = "queue.SimpleQueue[StreamPayload | BrokerError | None]"
+_HANDING_OVER: Final[set[asyncio.Future[None]]] = set()  # a loop holds its tasks weakly
 
 
 class BackgroundLoop:
@@ -62,6 +65,14 @@ class BackgroundLoop:
             return self.submit(work).result()
         except concurrent.futures.CancelledError:
             raise CancelledError("the host was closed meanwhile", reason="closed") from None
+
+    def post(self, act: Callable[[], object]) -> None:
+        """Have the loop call ``act()`` soon, unless it is closed. Callable from any thread, the loop's own too."""
+        if not self.stopped:
+            try:
+                self._loop.call_soon_threadsafe(act)
+            except RuntimeError:
+                pass
 
     def close(self) -> None:
         """End the loop, its thread and whatever still runs in it."""
@@ -110,15 +121,16 @@ class BlockingStream(Iterator[StreamPayload]):
 
     Iteration ends after :class:`~broker.wire.octet.stream_models.Finished`, or raises why the stream ended; a stream
     has deadlines, so it never waits for ever. A reader that falls 1024 events behind loses the stream. Leaving the
-    ``with`` block early cancels it.
+    ``with`` block early cancels it, and so does letting go of it.
     """
 
     def __init__(self, loop: BackgroundLoop, open_stream: Callable[[], AsyncStream]) -> None:
         self._loop = loop
-        self._events: queue.SimpleQueue[StreamPayload | BrokerError | None] = queue.SimpleQueue()
+        self._events: _Events = queue.SimpleQueue()
         self._over = False
         self._closed = threading.Event()
-        self._stream = loop.run(self._open(open_stream))
+        self._stream = loop.run(_open(open_stream, self._events, self._closed))
+        weakref.finalize(self, loop.post, self._stream.cancel).atexit = False
 
     def __next__(self) -> StreamPayload:
         event = None if self._over else self._events.get()
@@ -140,32 +152,6 @@ class BlockingStream(Iterator[StreamPayload]):
         if not self._loop.stopped:
             self._loop.run(self._stream.aclose())
 
-    async def _open(self, open_stream: Callable[[], AsyncStream]) -> AsyncStream:
-        stream = open_stream()
-        self._task = asyncio.ensure_future(self._hand_over(stream))
-        return stream
-
-    async def _hand_over(self, stream: AsyncStream) -> None:
-        end: BrokerError | None = None
-        try:
-            async for event in stream:
-                if self._events.qsize() >= MAX_PROVIDER_STREAM_BACKLOG:
-                    stream.cancel("backpressure")
-                    raise ResourceExhaustedError(
-                        f"provider stream {stream.stream.id}: its reader is too slow",
-                        limit="MAX_PROVIDER_STREAM_BACKLOG",
-                        observed=self._events.qsize() + 1,
-                        maximum=MAX_PROVIDER_STREAM_BACKLOG,
-                    )
-                self._events.put(event)
-        except BrokerError as error:
-            end = error
-        except asyncio.CancelledError:
-            end = CancelledError("the host was closed meanwhile", reason="closed")
-        finally:
-            self._events.put(end)
-            self._closed.set()
-
     def __enter__(self) -> BlockingStream:
         return self
 
@@ -173,3 +159,34 @@ class BlockingStream(Iterator[StreamPayload]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+# What carries a stream from the loop to its reader knows nothing of the reader, so that the reader can be let go.
+async def _open(open_stream: Callable[[], AsyncStream], events: _Events, closed: threading.Event) -> AsyncStream:
+    stream = open_stream()
+    handing_over = asyncio.ensure_future(_hand_over(stream, events, closed))
+    _HANDING_OVER.add(handing_over)
+    handing_over.add_done_callback(_HANDING_OVER.discard)
+    return stream
+
+
+async def _hand_over(stream: AsyncStream, events: _Events, closed: threading.Event) -> None:
+    end: BrokerError | None = None
+    try:
+        async for event in stream:
+            if events.qsize() >= MAX_PROVIDER_STREAM_BACKLOG:
+                stream.cancel("backpressure")
+                raise ResourceExhaustedError(
+                    f"provider stream {stream.stream.id}: its reader is too slow",
+                    limit="MAX_PROVIDER_STREAM_BACKLOG",
+                    observed=events.qsize() + 1,
+                    maximum=MAX_PROVIDER_STREAM_BACKLOG,
+                )
+            events.put(event)
+    except BrokerError as error:
+        end = error
+    except asyncio.CancelledError:
+        end = CancelledError("the host was closed meanwhile", reason="closed")
+    finally:
+        events.put(end)
+        closed.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -37,6 +38,15 @@ async def parrot(host: AsyncHost, registry: ProviderRegistry, workspace: Path) -
     await asyncio.wait_for(declared.wait(), 10)
     remove()
     return session
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop go on until ``condition`` holds."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + 10
+    while not condition():
+        assert loop.time() < end
+        await asyncio.sleep(0)
 
 
 def with_parrot(work: Callable[[AsyncSession], Any], workspace: Path) -> Any:
@@ -141,6 +151,40 @@ def test_a_stream_has_one_reader(tmp_path: Path) -> None:
             await waiting
 
     with_parrot(work, tmp_path)
+
+
+def test_a_stream_that_nobody_holds_is_cancelled(tmp_path: Path) -> None:
+    async def work(session: AsyncSession) -> None:
+        kept = session.stream("parrot", "echo", said("a b", pause_ms=60_000), idle_timeout=120).stream
+        gc.collect()
+        await until(lambda: kept.closed)
+        with pytest.raises(CancelledError) as caught:
+            kept.take()
+        assert caught.value.reason == "dropped"
+        async for event in session.stream("parrot", "echo", said("a b", pause_ms=60_000), idle_timeout=120):
+            if isinstance(event, StreamStarted):
+                break
+        streams = session.session.extension("parrot").generation.desk.streams  # type: ignore[union-attr]
+        gc.collect()
+        await until(lambda: not streams.busy)
+
+    with_parrot(work, tmp_path)
+
+
+def test_a_blocking_stream_that_nobody_holds_is_cancelled(tmp_path: Path) -> None:
+    registry = ProviderRegistry()
+    declared = threading.Event()
+    registry.add_listener(declared.set)
+    with BlockingHost(services=HostServices(providers=registry)) as host:
+        session = host.open_session(tmp_path)
+        session.start(EXAMPLES / "parrot")
+        assert declared.wait(10)
+        stream = session.stream("parrot", "echo", said("a b", pause_ms=60_000), idle_timeout=120)
+        closed = stream._closed
+        assert isinstance(next(stream), StreamStarted)
+        del stream
+        gc.collect()
+        assert closed.wait(10)
 
 
 def test_without_a_loop(tmp_path: Path) -> None:

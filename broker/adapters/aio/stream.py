@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import AsyncIterator
 from types import TracebackType
 
@@ -16,7 +17,8 @@ class AsyncStream(AsyncIterator[StreamPayload]):
 
     The last event of a stream that went well is :class:`~broker.wire.octet.stream_models.Finished`; otherwise reading
     raises what :meth:`broker.host.ProviderStream.take` raises, after everything received before. A reader that leaves
-    32 events untaken for more than a moment loses the stream: do slow work elsewhere.
+    32 events untaken for more than a moment loses the stream: do slow work elsewhere. A stream that nobody holds any
+    more is cancelled as well.
 
     ::
 
@@ -30,7 +32,9 @@ class AsyncStream(AsyncIterator[StreamPayload]):
         self.stream = stream
         self._woken: asyncio.Future[None] | None = None
         self._over = False
-        stream.set_listener(self._wake)
+        wake = weakref.WeakMethod(self._wake)
+        stream.set_listener(lambda: None if (method := wake()) is None else method())
+        weakref.finalize(self, _drop, stream, asyncio.get_running_loop()).atexit = False
 
     async def __anext__(self) -> StreamPayload:
         if self._woken is not None:
@@ -76,3 +80,12 @@ class AsyncStream(AsyncIterator[StreamPayload]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+def _drop(stream: ProviderStream, loop: asyncio.AbstractEventLoop) -> None:
+    """Nobody reads it any more. This may run wherever Python collects garbage, and after the loop was closed."""
+    if not stream.closed:
+        try:
+            loop.call_soon_threadsafe(stream.cancel, "dropped")
+        except RuntimeError:
+            pass
