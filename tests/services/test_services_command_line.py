@@ -42,7 +42,7 @@ def test_check_finds_the_examples_sound(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_run_shows_providers_and_asks_a_model(tmp_path: Path) -> None:
     ask = ("--ask", "parrot", "echo", said("hello there"))
-    done = broker(tmp_path, "run", EXAMPLES / "parrot", "--json", "--for", "3", *ask)
+    done = broker(tmp_path, "run", EXAMPLES / "parrot", "--json", "--for", "5", *ask)
     assert (done.returncode, done.stderr) == (0, "")
     records = [json.loads(line) for line in done.stdout.splitlines()]
     assert [record["kind"] for record in records] == ["started", "provided", "answer", "withdrawn", "exited"]
@@ -58,7 +58,7 @@ def test_run_shows_providers_and_asks_a_model(tmp_path: Path) -> None:
 
 def test_run_says_what_failed_of_an_ask(tmp_path: Path) -> None:
     asks = ("--ask", "parrot", "echo", said("a fail"), "--ask", "parrot", "gpt", "{}")
-    done = broker(tmp_path, "run", EXAMPLES / "parrot", "--for", "3", *asks)
+    done = broker(tmp_path, "run", EXAMPLES / "parrot", "--for", "5", *asks)
     assert done.returncode == 1
     answers = [line for line in done.stdout.splitlines() if line.startswith("answer")]
     assert answers[0].startswith("answer            parrot/echo: a ")

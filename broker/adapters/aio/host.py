@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from broker.adapters.aio.driver import AsyncioDriver
 from broker.adapters.aio.stream import AsyncStream
@@ -38,6 +38,7 @@ from broker.wire.odek.config import ServerConfig
 from broker.wire.odek.result import ToolOutput
 
 T = TypeVar("T")
+_ANSWERING: Final[set[asyncio.Future[Any]]] = set()  # a loop holds its tasks weakly
 
 
 Decide: TypeAlias = Callable[[ApprovalRequest], bool | Awaitable[bool]]
@@ -353,12 +354,15 @@ def _settling(answer: Awaitable[T]) -> Outcome[T]:
     outcome: Outcome[T] = Outcome()
 
     def done(task: asyncio.Future[T]) -> None:
+        _ANSWERING.discard(task)
         if task.cancelled():
             outcome.fail(CancelledError("the host's own code was cancelled", reason="host"))
         else:
             outcome.settle_with(task.result)
 
-    asyncio.ensure_future(answer).add_done_callback(done)
+    task = asyncio.ensure_future(answer)
+    _ANSWERING.add(task)
+    task.add_done_callback(done)
     return outcome
 
 
