@@ -64,6 +64,7 @@ class Generation(ProcessLink):
         self.desk: ServiceDesk = ServiceDesk(self)
         access = extension.session.services.migrations
         self.migration: MigrationAdapter | None = None if access is None else MigrationAdapter(self, access)
+        self._stopped_short = False
         self._params = initialize
         self._acknowledged = False
         self._calls: set[HostRequest] = set()
@@ -141,8 +142,10 @@ class Generation(ProcessLink):
 
     @property
     def reading(self) -> bool:
-        """Whether its output is wanted: not while a provider stream has no room for what may come next."""
-        return not self.desk.streams.blocked or self.connection.failure is not None
+        """Whether more of its output is wanted: not before what was received has been read, which may have to wait
+        until a provider stream has room for what may come next.
+        """
+        return not self._stopped_short
 
     def next_output(self) -> Output | None:
         """The next frame to write: control frames first, then bus messages while the generation serves."""
@@ -230,7 +233,11 @@ class Generation(ProcessLink):
         self.extension.generation_ended(self, status)
 
     def _drain_events(self) -> None:
-        while self.reading and (event := self.connection.next_event()) is not None:
+        streams = self.desk.streams
+        while not (stopped := streams.blocked and self.connection.failure is None):
+            event = self.connection.next_event()
+            if event is None:
+                break
             if isinstance(event, RequestReceived):
                 self._serve(event)
             elif isinstance(event, NotificationReceived):
@@ -248,6 +255,7 @@ class Generation(ProcessLink):
             # A burst of requests must not fill the writer's queue while the process is ready to read the answers.
             if self.connection.queued_frames >= MAX_WRITER_FRAMES // 2 and self._process is not None:
                 self._process.flush()
+        self._stopped_short = stopped
 
     def _on_initialized(self, event: Initialized) -> None:
         if self.failure is not None:

@@ -478,6 +478,32 @@ def test_what_comes_while_a_stream_is_full_stays_with_the_process(make: Callable
     assert streams.extension.generation.reading
 
 
+def test_no_more_is_read_before_what_was_received_has_been(streams: Streams) -> None:
+    """Room for one event is no reason to take another chunk: chunks come faster than a reader takes events."""
+    stream = streams.accepted()
+    generation = streams.extension.generation
+    frames = b"".join(
+        canonical.encode({
+            "jsonrpc": "2.0",
+            "method": "provider/event",
+            "params": {"stream_id": stream.id, "sequence": n, "kind": kind, "payload": payload},
+        })
+        + b"\n"
+        for n, kind, payload in deltas(0, 40)
+    )  # fmt: skip
+    generation.receive(frames)
+    assert (stream.buffered, generation.reading) == (32, False)
+    for taken_so_far in range(1, 9):
+        stream.take()
+        assert not generation.reading
+        streams.driver.run()
+        assert (stream.buffered, generation.reading) == (32, False)
+        assert (generation.connection.unread_bytes == 0) is (taken_so_far == 8)
+    stream.take()
+    streams.driver.run()
+    assert (stream.buffered, generation.reading) == (31, True)
+
+
 def test_a_driver_that_reads_on_all_the_same_fills_no_memory(streams: Streams) -> None:
     stream = streams.accepted()
     streams.say(stream, *deltas(0, 32))
