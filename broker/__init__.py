@@ -28,7 +28,7 @@ from broker.bus import (
 from broker.errors import BrokerError
 
 if TYPE_CHECKING:
-    from broker.host import Host, HostSettings, Session
+    from broker.host import Host, HostServices, HostSettings, Session
 
 __all__ = [
     "Active",
@@ -39,6 +39,7 @@ __all__ = [
     "Event",
     "Field",
     "Host",
+    "HostServices",
     "HostSettings",
     "Message",
     "Peer",
@@ -53,7 +54,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # The host brings every wire along; a program that uses the bus alone need not load them.
-    if name in ("Host", "HostSettings", "Session"):
+    if name in ("Host", "HostServices", "HostSettings", "Session"):
         from broker import host
 
         return getattr(host, name)

@@ -290,8 +290,33 @@ class ExitedError(ExtensionError):
         self.dispatched = dispatched
 
 
+class StreamError(ExtensionError):
+    """A provider stream was refused or broke; the process lives. Nothing of it is ever sent again.
+
+    ``reason`` says how: ``refused`` (not accepted), ``failed`` (the provider reported an error), ``fault`` (its events
+    broke the rules) or ``withdrawn`` (the provider changed hands while it was being asked).
+    """
+
+    name = "invalid_params"
+
+    def __init__(self, detail: str, *, reason: str, stream_id: str, **fields: Any) -> None:
+        super().__init__(detail, **fields)
+        self.reason = reason
+        self.stream_id = stream_id
+
+
 class SetupError(BrokerError):
     """The installation is at fault: no such executable, no such directory, no permission."""
+
+
+class TrustError(SetupError):
+    """An extension may not be started as things stand; ``verdict`` says what is missing. Nothing of it was run."""
+
+    name = "capability_mismatch"
+
+    def __init__(self, detail: str, *, verdict: str, **fields: Any) -> None:
+        super().__init__(detail, **fields)
+        self.verdict = verdict
 
 
 class ManifestError(SetupError):

@@ -2,112 +2,42 @@
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 import os
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from broker.adapters.aio import AsyncHost, AsyncSession
 from broker.adapters.aio.host import Decide
+from broker.adapters.background import BackgroundLoop, BlockingStream, PendingCall
 from broker.bus import Bus, Peer
 from broker.clock import Clock
-from broker.errors import CancelledError, UsageError
-from broker.host import ArtifactWindow, Extension, FeatureServices, HostSettings, McpServer, Notice, Outcome
+from broker.host import (
+    ArtifactWindow,
+    DetectedSetup,
+    Extension,
+    FeatureServices,
+    HostServices,
+    HostSettings,
+    McpServer,
+    Notice,
+    Outcome,
+    TrustPolicy,
+)
 from broker.host.feature import Contributions
 from broker.host.feature.services import NO_SERVICES
 from broker.wire.feature.results import ToolResult
 from broker.wire.mcp.requests import Progress
 from broker.wire.octet.manifest import Manifest
+from broker.wire.octet.manifest_model import Source
+from broker.wire.octet.migration_models import MigrationImportResult
 from broker.wire.odek.config import ServerConfig
 from broker.wire.odek.result import ToolOutput
 
+__all__ = ["BlockingHost", "BlockingSession", "BlockingStream", "PendingCall"]
+
 T = TypeVar("T")
-
-
-class _Loop:
-    """An asyncio loop in a daemon thread."""
-
-    def __init__(self) -> None:
-        self._pid = os.getpid()
-        self._loop = asyncio.new_event_loop()
-        self._lock = threading.Lock()
-        self._stopping = False
-        self._thread = threading.Thread(target=self._loop.run_forever, name="broker-loop", daemon=True)
-        self._thread.start()
-
-    @property
-    def stopped(self) -> bool:
-        """Whether nothing can be submitted any more: closed, or a process forked from the one it runs in."""
-        return self._stopping or os.getpid() != self._pid
-
-    def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        if os.getpid() != self._pid:
-            # Not even the lock may be touched: another thread of the parent may have held it at the fork.
-            work.close()
-            raise UsageError("this process was forked from the host; open a host of its own here")
-        try:
-            self.require_another_thread()
-            with self._lock:
-                if self._stopping:
-                    raise UsageError("the host is closed")
-                return asyncio.run_coroutine_threadsafe(work, self._loop)
-        except UsageError:
-            work.close()
-            raise
-
-    def require_another_thread(self) -> None:
-        """Raise :class:`UsageError` in the loop's own thread."""
-        if threading.current_thread() is self._thread:
-            raise UsageError("a handler or observer runs in the host's own thread and cannot wait for it")
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        try:
-            return self.submit(work).result()
-        except concurrent.futures.CancelledError:
-            raise CancelledError("the host was closed meanwhile", reason="closed") from None
-
-    def close(self) -> None:
-        with self._lock:
-            self._stopping = True
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.run_until_complete(self._cancel_the_rest())
-        self._loop.run_until_complete(self._loop.shutdown_default_executor())
-        self._loop.close()
-
-    @staticmethod
-    async def _cancel_the_rest() -> None:
-        """What was submitted between the end of the sessions and that of the thread is answered as well."""
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-
-
-class PendingCall(Generic[T]):
-    """A tool call on its way in a :class:`BlockingSession`."""
-
-    def __init__(self, future: concurrent.futures.Future[T]) -> None:
-        self._future = future
-
-    @property
-    def done(self) -> bool:
-        """Whether it settled."""
-        return self._future.done()
-
-    def result(self, timeout: float | None = None) -> T:
-        """Wait, at most ``timeout`` seconds, for the result; the call itself goes on after a ``TimeoutError``."""
-        try:
-            return self._future.result(timeout)
-        except concurrent.futures.CancelledError:
-            raise CancelledError("the call was cancelled", reason="user") from None
-
-    def cancel(self) -> None:
-        """Release the call at once; the extension is told once, if it had it. Idempotent."""
-        self._future.cancel()
 
 
 class BlockingHost:
@@ -125,17 +55,21 @@ class BlockingHost:
         self,
         *,
         settings: HostSettings | None = None,
+        services: HostServices | None = None,
+        trust: TrustPolicy | None = None,
         clock: Clock | None = None,
         environ: Mapping[str, str] | None = None,
         approve: Decide | None = None,
         feature_services: FeatureServices = NO_SERVICES,
     ) -> None:
-        self._loop = _Loop()
+        self._loop = BackgroundLoop()
         self._host = AsyncHost(
             settings=settings,
             clock=clock,
             environ=environ,
             approve=approve,
+            services=services,
+            trust=trust,
             feature_services=feature_services,
         )
         self._closing = threading.Lock()
@@ -169,7 +103,7 @@ class BlockingHost:
 class BlockingSession:
     """One session of a :class:`BlockingHost`; its bus can be used directly from any thread."""
 
-    def __init__(self, session: AsyncSession, loop: _Loop) -> None:
+    def __init__(self, session: AsyncSession, loop: BackgroundLoop) -> None:
         self._session = session
         self._loop = loop
 
@@ -194,10 +128,14 @@ class BlockingSession:
         return self._loop.run(add())
 
     def start(
-        self, manifest: Manifest | str | os.PathLike[str], *, flags: Mapping[str, Any] | None = None
+        self,
+        manifest: Manifest | str | os.PathLike[str],
+        *,
+        flags: Mapping[str, Any] | None = None,
+        source: Source = "explicit",
     ) -> Extension:
         """Start an extension and wait until it is negotiated; see :meth:`AsyncSession.start`."""
-        return self._loop.run(self._session.start(manifest, flags=flags))
+        return self._loop.run(self._session.start(manifest, flags=flags, source=source))
 
     def call(self, extension: str, tool: str, arguments: Any = None, *, timeout: float | None = None) -> ToolResult:
         """Call a tool and wait; see :meth:`AsyncSession.call`."""
@@ -220,6 +158,48 @@ class BlockingSession:
             return await session.wait(ask(session.session.extension(extension).contributions))
 
         return self._loop.run(wait_for())
+
+    def stream(
+        self,
+        provider_id: str,
+        model_id: str,
+        request: Any,
+        *,
+        lease: str | None = None,
+        idle_timeout: float | None = None,
+        timeout: float | None = None,
+    ) -> BlockingStream:
+        """Ask a model that an extension provides; iterate over the events. See :meth:`AsyncSession.stream`."""
+        return BlockingStream(
+            self._loop,
+            lambda: self._session.stream(
+                provider_id, model_id, request, lease=lease, idle_timeout=idle_timeout, timeout=timeout
+            ),
+        )
+
+    def detect_setup(
+        self, extension: str, source_root: str | os.PathLike[str], *, timeout: float | None = None
+    ) -> DetectedSetup:
+        """Have a migration adapter look for a setup; see :meth:`broker.host.MigrationAdapter.detect`."""
+        return self._loop.run(self._session.detect_setup(extension, source_root, timeout=timeout))
+
+    def import_setup(
+        self, setup: DetectedSetup, paths: Sequence[str] | None = None, *, timeout: float | None = None
+    ) -> MigrationImportResult:
+        """Have the adapter convert what it detected; see :meth:`broker.host.MigrationAdapter.import_from`."""
+        return self._loop.run(self._session.import_setup(setup, paths, timeout=timeout))
+
+    def begin_turn(self) -> None:
+        """Say that the host is busy: session changes wait. See :class:`broker.host.SessionControl`."""
+        self._loop.run(self._in_loop(self._session.begin_turn))
+
+    def end_turn(self) -> None:
+        """Say that a turn is over; after the last one, what waits is carried out."""
+        self._loop.run(self._in_loop(self._session.end_turn))
+
+    @staticmethod
+    async def _in_loop(work: Callable[[], None]) -> None:
+        work()
 
     def start_server(self, config: ServerConfig) -> McpServer:
         """Start an MCP server and wait until its tools are listed; see :meth:`AsyncSession.start_server`."""

@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from broker.cli import call, check, run
+from broker.cli import call, check, migrate, run
 from broker.cli.arguments import seconds
 from broker.cli.exit_codes import FAILURE, SETUP, USAGE
 from broker.errors import BrokerError, SetupError, UsageError
@@ -96,6 +96,15 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         help="call a tool once the bus has come to rest, at the latest when four fifths of --for are over; repeatable",
     )
+    command.add_argument(
+        "--ask",
+        dest="asks",
+        metavar=("PROVIDER", "MODEL", "JSON"),
+        nargs=3,
+        action="append",
+        default=[],
+        help="ask a model that an extension provides, when --call would call; repeatable",
+    )
     command.set_defaults(action=lambda given: asyncio.run(run.run(given)))
 
     command = _add(commands, "call", "start one extension or MCP server, call one tool, print its answer")
@@ -113,6 +122,13 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--json", action="store_true", help="write the answer as one JSON object")
     command.usage = "%(prog)s [-h] [--workspace DIR] [--timeout S] [--json] PATH [SERVER] TOOL JSON"
     command.set_defaults(action=lambda given: asyncio.run(call.call(given)))
+
+    command = _add(commands, "import", "have a migration adapter read a setup and print what it would take over")
+    command.add_argument("path", metavar="PATH", type=Path, help="the adapter's extension.toml, or its directory")
+    command.add_argument("source_root", metavar="ROOT", type=Path, help="the directory that holds the setup")
+    _add_workspace(command)
+    command.add_argument("--json", action="store_true", help="write the result as one JSON object")
+    command.set_defaults(action=lambda given: asyncio.run(migrate.migrate(given)))
 
     command = _add(commands, "check", "check manifests and list every fault with its key path")
     command.add_argument("paths", metavar="PATH", nargs="+", type=Path, help=_PATHS)

@@ -6,8 +6,10 @@ import argparse
 import asyncio
 from typing import Any
 
+from attrs import frozen
+
 from broker.adapters.aio import AsyncHost, AsyncSession
-from broker.cli import records
+from broker.cli import providers, records
 from broker.cli.arguments import check_arguments, json_argument
 from broker.cli.exit_codes import FAILURE, OK, SETUP
 from broker.cli.interrupts import interrupts
@@ -15,14 +17,15 @@ from broker.cli.settling import Activity
 from broker.cli.sources import Source, load_all, start
 from broker.cli.views import StoppingView, View, make_view
 from broker.errors import BrokerError, SetupError, UsageError
-from broker.host import Health
+from broker.host import Health, HostServices, ProviderRegistry
 
 _REFRESH_SECONDS = 0.25
 
 
 async def run(given: argparse.Namespace) -> int:
     """Carry out ``broker run``; gives the exit status."""
-    calls = [(extension, tool, _arguments(text)) for extension, tool, text in given.calls]
+    calls = [(extension, tool, _arguments("--call", text)) for extension, tool, text in given.calls]
+    asks = [(provider, model, _arguments("--ask", text)) for provider, model, text in given.asks]
     sources, warnings = load_all(given.paths)
     unknown = sorted({extension for extension, _, _ in calls} - {source.name for source in sources})
     if unknown:
@@ -36,13 +39,15 @@ async def run(given: argparse.Namespace) -> int:
     unstartable: list[str] = []
     with interrupts(stop.set):
         try:
-            async with AsyncHost() as host:
+            registry = ProviderRegistry()
+            async with AsyncHost(services=HostServices(providers=registry)) as host:
                 session = await host.open_session(given.workspace)
                 activity = Activity()
-                _connect(session, view, activity)
+                _connect(session, view, activity, registry)
                 for name, warning in warnings:
                     view.show(records.diagnostic(name, warning))
-                serving = _serve(session, view, activity, sources, calls, given.duration, failures, unstartable)
+                work = _Work(calls, asks, given.duration)
+                serving = _serve(session, view, activity, sources, work, failures, unstartable)
                 await _until(stop, serving)
                 health = {end.name: end.health for end in session.session.extensions.values()}
                 health.update({end.name: end.health for end in session.session.servers.values()})
@@ -58,7 +63,16 @@ async def run(given: argparse.Namespace) -> int:
     return FAILURE if failures else OK
 
 
-def _connect(session: AsyncSession, view: View, activity: Activity) -> None:
+@frozen
+class _Work:
+    """What is to be done once the bus has come to rest, and how long the run takes."""
+
+    calls: list[tuple[str, str, Any]]
+    asks: list[tuple[str, str, Any]]
+    duration: float | None
+
+
+def _connect(session: AsyncSession, view: View, activity: Activity, registry: ProviderRegistry) -> None:
     def show(record: dict[str, Any] | None) -> None:
         if record is not None:
             activity.note()
@@ -67,6 +81,7 @@ def _connect(session: AsyncSession, view: View, activity: Activity) -> None:
     session.add_observer(lambda notice: show(records.from_notice(notice)))
 
     session.bus.add_trace(lambda record: show(records.from_trace(record)))
+    providers.watch(registry, show)
 
 
 async def _serve(
@@ -74,8 +89,7 @@ async def _serve(
     view: View,
     activity: Activity,
     sources: list[Source],
-    calls: list[tuple[str, str, Any]],
-    duration: float | None,
+    work: _Work,
     failures: list[str],
     unstartable: list[str],
 ) -> None:
@@ -93,12 +107,15 @@ async def _serve(
                 raise result
         if len(failures) == len(sources):
             return
-        end = None if duration is None else loop.time() + duration
-        if calls:
-            await activity.settle(None if duration is None else duration * 0.8)
-            for extension, tool, arguments in calls:
+        end = None if work.duration is None else loop.time() + work.duration
+        if work.calls or work.asks:
+            await activity.settle(None if work.duration is None else work.duration * 0.8)
+            for extension, tool, arguments in work.calls:
                 if not await call_once(session, view, extension, tool, arguments):
                     failures.append(extension)
+            for provider, model, request in work.asks:
+                if not await providers.ask(session, view, provider, model, request):
+                    failures.append(provider)
         if end is None:
             await asyncio.Event().wait()
         else:
@@ -146,8 +163,8 @@ async def _until(stop: asyncio.Event, work: Any) -> None:
         await asyncio.gather(working, stopping, return_exceptions=True)
 
 
-def _arguments(text: str) -> Any:
+def _arguments(option: str, text: str) -> Any:
     try:
         return json_argument(text)
     except argparse.ArgumentTypeError as error:
-        raise UsageError(f"--call: {error}") from None
+        raise UsageError(f"{option}: {error}") from None

@@ -133,6 +133,14 @@ def describe(record: dict[str, Any]) -> str:
         text = f"{record['topic']} #{record['sequence']} {payload}"
     elif kind == "call":
         text = _describe_call(record)
+    elif kind == "provided":
+        models = ", ".join(record["models"]) or "no models"
+        text = f"{record['provider']} ({record['status']}) from {record['extension']}: {models}"
+    elif kind == "withdrawn":
+        text = f"{record['provider']} is no longer provided by {record['extension']}"
+    elif kind == "answer":
+        end = "" if record["ok"] else f" (failed: {record['error']['detail']})"
+        text = f"{record['provider']}/{record['model']}: {record['text']}{end}"
     elif kind == "exited":
         text = f"{record['extension']} exited with status {record['status']}: {record['reason']}"
     else:
@@ -170,7 +178,7 @@ class LiveView:
             tools = ", ".join(record.get("tools", ()))
             row = self._extensions.setdefault(record["extension"], {"tools": tools})
             row.update(generation=str(record["generation"]), state=escape(state, max_chars=80))
-        if kind == "call" or (kind == "diagnostic" and record["source"] == "host"):
+        if kind in ("call", "answer") or (kind == "diagnostic" and record["source"] == "host"):
             # An answer and why something failed are to be read whole: they go above the tables, where nothing is cut.
             self._console.print(describe(record), markup=False, highlight=False)
         else:

@@ -15,17 +15,39 @@ from broker.host.mcp_call import McpCall
 from broker.host.mcp_server import McpServer
 from broker.host.notices import CatalogueChanged, Diagnostic, Exited, Health, HealthChanged, Notice, Started
 from broker.host.outcome import Outcome
+from broker.host.services import (
+    Answer,
+    AuthPolicy,
+    AuthRequest,
+    DetectedSetup,
+    HostServices,
+    MigrationAdapter,
+    Principal,
+    ProviderRegistry,
+    ProviderStream,
+    RegisteredProvider,
+    SessionControl,
+    SessionDriver,
+    SourceAccess,
+    ThemeCatalogue,
+    ThemeChoice,
+)
 from broker.host.session import Session
 from broker.host.settings import HostSettings
+from broker.host.trust import Grant, TrustPolicy, Verdict
 from broker.host.work import Work
 
 __all__ = [
+    "Answer",
     "Approve",
     "ArtifactFiles",
     "ArtifactRegistry",
     "ArtifactWindow",
+    "AuthPolicy",
+    "AuthRequest",
     "Call",
     "CatalogueChanged",
+    "DetectedSetup",
     "Diagnostic",
     "Driver",
     "Exited",
@@ -34,18 +56,32 @@ __all__ = [
     "FeatureGeneration",
     "FeatureServices",
     "Generation",
+    "Grant",
     "Health",
     "HealthChanged",
     "Host",
+    "HostServices",
     "HostSettings",
     "McpBridge",
     "McpCall",
     "McpServer",
+    "MigrationAdapter",
     "Notice",
     "Outcome",
+    "Principal",
     "Process",
     "ProcessLink",
+    "ProviderRegistry",
+    "ProviderStream",
+    "RegisteredProvider",
     "Session",
+    "SessionControl",
+    "SessionDriver",
+    "SourceAccess",
     "Started",
+    "ThemeCatalogue",
+    "ThemeChoice",
+    "TrustPolicy",
+    "Verdict",
     "Work",
 ]

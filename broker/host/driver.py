@@ -41,7 +41,8 @@ class Driver(Protocol):
 
     A driver answers :meth:`spawn` with ``link.spawned(process)`` or ``link.spawn_failed(error)``, then feeds
     ``link.receive``, ``receive_stderr``, ``receive_eof`` and finally ``exited`` exactly once, all of them in the
-    session's own thread.
+    session's own thread. It leaves output in the pipe while ``link.reading`` says so, but not what is left when the
+    process has ended.
     """
 
     def spawn(self, link: ProcessLink) -> None:

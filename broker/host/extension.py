@@ -14,6 +14,7 @@ from broker.errors import (
     BrokerError,
     CancelledError,
     CanonicalError,
+    CapabilityMismatchError,
     ExtensionError,
     InvalidParamsError,
     NegotiationError,
@@ -37,6 +38,7 @@ from broker.wire.requests import HostRequest
 from broker.wire.versions import FEATURE_WIRE
 
 if TYPE_CHECKING:
+    from broker.host.services.migration import MigrationAdapter
     from broker.host.session import Session
 
 
@@ -145,6 +147,20 @@ class Extension:
             ) from error
         self.session.changed()
         return call
+
+    @property
+    def migration(self) -> MigrationAdapter:
+        """What the serving generation can do as a migration adapter.
+
+        Raises :class:`ExtensionError` if nothing serves, ``capability_mismatch`` if the host or the extension has not
+        bound the service.
+        """
+        generation = self.generation
+        if generation is None or not generation.alive:
+            raise ExtensionError(f"{self.name} does not serve: it is {self.health.value}", extension=self.name)
+        if not isinstance(generation, Generation) or generation.migration is None:
+            raise CapabilityMismatchError(f"{self.name} is no migration adapter here", extension=self.name)
+        return generation.migration
 
     def reload(self, manifest: Manifest | None = None) -> Outcome[Extension]:
         """Start and negotiate a new generation beside the serving one, then switch; settles when it serves.
@@ -311,7 +327,9 @@ class Extension:
             max_concurrent_requests=session.settings.max_concurrent_requests,
             max_tools=session.settings.max_tools,
         )
-        bound = ["event_bus"] if manifest.runtime.sharing == "isolated" else []
+        bound = session.services.capabilities(manifest)
+        if manifest.runtime.sharing == "isolated":
+            bound.append("event_bus")
         if manifest.session_hooks:
             bound.append("lifecycle_events")
         offer = build_offer(bound, limits=limits)

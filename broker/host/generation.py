@@ -6,13 +6,25 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker.bus import Held, Peer
-from broker.errors import BrokerError, CapabilityMismatchError, ExtensionError, InternalError
+from broker.errors import BrokerError, CapabilityMismatchError, ExitedError, ExtensionError, InternalError
 from broker.host import bus_service
 from broker.host.extension_process import ExtensionProcess
 from broker.host.link import Stage
 from broker.host.output import BusOutput, ControlOutput, Output
+from broker.host.services.asking import Principal
+from broker.host.services.desk import ServiceDesk
+from broker.host.services.migration import MigrationAdapter
+from broker.limits import MAX_FRAME_BYTES
 from broker.wire.octet.connection import Connection, ConnectionSettings
-from broker.wire.octet.events import Closed, Diagnostic, Initialized, RequestReceived
+from broker.wire.octet.events import (
+    CancelReceived,
+    Closed,
+    Diagnostic,
+    Initialized,
+    NotificationReceived,
+    RequestReceived,
+    StreamFaulted,
+)
 from broker.wire.octet.manifest_model import Manifest
 from broker.wire.octet.models import (
     Continue,
@@ -33,7 +45,6 @@ if TYPE_CHECKING:
 class Generation(ExtensionProcess):
     """One start of the process of an extension that speaks the canonical wire."""
 
-    connection: Connection
     tools: tuple[ToolDefinition, ...]
 
     def __init__(
@@ -46,12 +57,26 @@ class Generation(ExtensionProcess):
     ) -> None:
         super().__init__(extension, manifest, number)
         self.peer: Peer | None = None
-        self.connection = Connection(clock=extension.session.clock, settings=settings, extension=extension.name)
+        self.connection: Connection = Connection(
+            clock=extension.session.clock, settings=settings, extension=extension.name
+        )
+        self.principal: Principal = Principal(
+            extension.session.session_id, extension.name, extension.instance_id, number
+        )
+        self.desk: ServiceDesk = ServiceDesk(self)
+        access = extension.session.services.migrations
+        self.migration: MigrationAdapter | None = None if access is None else MigrationAdapter(self, access)
+        self._stopped_short = False
         self._params = initialize
         self._bus_writes = 0
         self._detach_when_written = False
 
     # -- the session's side --------------------------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        """Whether a tool call or a provider stream is on its way."""
+        return super().busy or self.desk.streams.busy
 
     def call(
         self,
@@ -68,6 +93,11 @@ class Generation(ExtensionProcess):
                 on_settled=self._tracked(on_settled),
             )
         )
+
+    def cancel_work(self, reason: str) -> None:
+        """Release every caller of a tool call, and every reader of a stream, with ``reason``."""
+        super().cancel_work(reason)
+        self.desk.streams.cancel_all(reason)
 
     def run_session_hook(
         self, hook: str, payload: dict[str, Any], on_settled: Callable[[HostRequest], None]
@@ -86,7 +116,18 @@ class Generation(ExtensionProcess):
             return None
         return type(result.disposition).__name__.lower(), result.disposition.reason
 
+    def diagnose(self, text: str) -> None:
+        """Tell the observers something about it."""
+        self._diagnose(text)
+
     # -- the driver's side ---------------------------------------------------------------------------------------------
+
+    @property
+    def reading(self) -> bool:
+        """Whether more of its output is wanted: not before what was received has been read, which may have to wait
+        until a provider stream has room for what may come next.
+        """
+        return not self._stopped_short
 
     def next_output(self) -> Output | None:
         """The next frame to write: control frames first, then bus messages while the generation serves."""
@@ -131,8 +172,29 @@ class Generation(ExtensionProcess):
     def _decode_shutdown(self, result: Any) -> ShutdownResult:
         return decode_shutdown_result(result)
 
+    def _receive_data(self, data: bytes) -> None:
+        super()._receive_data(data)
+        if self.desk.streams.blocked and self.connection.unread_bytes > MAX_FRAME_BYTES:
+            self.desk.streams.overflow()
+            self._drain_events()
+
+    def _end_of_output(self, error: BrokerError) -> None:
+        self.desk.streams.unbounded = True
+        self._drain_events()
+
+    def _settle_failed(self, error: BrokerError) -> None:
+        super()._settle_failed(error)
+        self.desk.fail(error)
+        self._drain_events()
+
+    def _settle_ended(self) -> None:
+        super()._settle_ended()
+        self.desk.fail(ExitedError(f"{self._shown}: has ended", extension=self.name))
+
     def _tick_protocol(self) -> None:
         super()._tick_protocol()
+        self.desk.streams.tick()
+        self._drain_events()
         if self.peer is not None and self.peer.closed and self.stage is Stage.READY and self.failure is None:
             self.fail(
                 ExtensionError(
@@ -142,10 +204,24 @@ class Generation(ExtensionProcess):
                 )
             )
 
+    def _protocol_deadline(self) -> int | None:
+        due = (super()._protocol_deadline(), self.desk.streams.next_deadline())
+        return min((moment for moment in due if moment is not None), default=None)
+
     def _drain_events(self) -> None:
-        while (event := self.connection.next_event()) is not None:
+        streams = self.desk.streams
+        while not (stopped := streams.blocked and self.connection.failure is None):
+            event = self.connection.next_event()
+            if event is None:
+                break
             if isinstance(event, RequestReceived):
                 self._serve(event)
+            elif isinstance(event, NotificationReceived):
+                self.desk.notified(event)
+            elif isinstance(event, StreamFaulted):
+                self.desk.stream_faulted(event)
+            elif isinstance(event, CancelReceived):
+                self.desk.cancelled(event.incoming)
             elif isinstance(event, Initialized):
                 self._on_initialized(event)
             elif isinstance(event, Diagnostic):
@@ -153,6 +229,7 @@ class Generation(ExtensionProcess):
             elif isinstance(event, Closed) and event.error is not None:
                 self.fail(event.error)
             self.relieve_writer()
+        self._stopped_short = stopped
 
     def _on_initialized(self, event: Initialized) -> None:
         if self.failure is not None:
@@ -175,7 +252,10 @@ class Generation(ExtensionProcess):
 
     def _serve(self, event: RequestReceived) -> None:
         incoming = event.incoming
-        if self.peer is None or not incoming.method.startswith("bus/"):
+        if not incoming.method.startswith("bus/"):
+            self.desk.serve(incoming)
+            return
+        if self.peer is None:
             self.connection.refuse(incoming, CapabilityMismatchError(f"{incoming.method} is not served"))
             return
         try:
@@ -195,6 +275,7 @@ class Generation(ExtensionProcess):
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def _leave_services(self) -> None:
+        self.desk.close("shutdown")
         if self.peer is None:
             return
         self.peer.drain()

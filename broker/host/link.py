@@ -105,6 +105,11 @@ class ProcessLink(ABC):
             self._failed(error)
         self._end(None)
 
+    @property
+    def reading(self) -> bool:
+        """Whether it wants more of the process's output now; a driver leaves the rest in the pipe until it does."""
+        return True
+
     def receive(self, data: bytes) -> None:
         """Bytes from the process's stdout, in any chunks."""
         if self.failure is None and self.stage is not _ENDED:

@@ -26,6 +26,9 @@ from broker.host.mcp_call import McpCall
 from broker.host.mcp_server import McpServer
 from broker.host.notices import Diagnostic, Notice
 from broker.host.outcome import Outcome
+from broker.host.services import HostServices, ProviderStream, SessionControl
+from broker.host.services.asking import Awaiting
+from broker.host.services.routing import open_stream
 from broker.host.settings import HostSettings
 from broker.limits import ARTIFACT_READ_DEFAULT_BYTES, MAX_DIAGNOSTICS
 from broker.wire.mcp.names import QualifiedNames
@@ -51,6 +54,9 @@ class Session:
     ) -> None:
         self.session_id: str = uuid.uuid4().hex
         self.name = name
+        self.services: HostServices = host.services
+        self.awaiting: Awaiting | None = host.awaiting
+        self.control: SessionControl = SessionControl(host.services.session_driver, awaiting=host.awaiting)
         self.workspace = workspace
         self.driver = driver
         self.clock = clock
@@ -118,6 +124,7 @@ class Session:
         if manifest.name in self._extensions or (server is not None and not server.ended):
             kind = "extension" if manifest.name in self._extensions else "server"
             raise InvalidParamsError(f"{kind} {manifest.name} is in this session already", extension=manifest.name)
+        self._host.trust.require(manifest, source)
         manifest.flag_values(flags or {})
         extension = Extension(self, manifest, source=source, flags=flags or {})
         self._extensions[manifest.name] = extension
@@ -197,6 +204,37 @@ class Session:
         """Call a tool of an extension; see :meth:`Extension.call`."""
         return self.extension(extension).call(tool, arguments, timeout_ms=timeout_ms)
 
+    def stream(
+        self,
+        provider_id: str,
+        model_id: str,
+        request: Any,
+        *,
+        lease: str | None = None,
+        idle_timeout_ms: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> ProviderStream:
+        """Ask a model that an extension of this session provides; events follow, see :class:`ProviderStream`.
+
+        ``request`` is any JSON value but null, in the words of the model's ``protocol``; ``lease`` what the host's
+        policy issued, if the provider needs it. ``idle_timeout_ms`` is the time to accept and between two events,
+        ``timeout_ms`` that of the whole stream.
+
+        Raises ``invalid_params`` for a model that is not declared or a request that is not canonical JSON,
+        ``capability_mismatch`` for a provider that is not ready, of another session, or does not stream, and
+        ``resource_exhausted`` for a request over the frame bound. Nothing is sent in those cases.
+        """
+        self._require_open()
+        return open_stream(
+            self,
+            provider_id,
+            model_id,
+            request,
+            lease=lease,
+            idle_timeout_ms=idle_timeout_ms,
+            timeout_ms=timeout_ms,
+        )
+
     def close(self, *, outcome: str = "completed") -> Outcome[None]:
         """Stop every extension in order, then close the bus; settles when all processes are gone. Idempotent.
 
@@ -212,6 +250,7 @@ class Session:
         def check(_: object = None) -> None:
             if all(stop.done for stop in waiting) and not closing.done:
                 self._unlisten()
+                self.control.close()
                 self.bus.close()
                 self._host._forget(self)
                 closing.succeed(None)

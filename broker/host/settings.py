@@ -16,6 +16,10 @@ from broker.limits import (
     MAX_PORTABLE_INTEGER,
     MAX_RESTARTS,
     MAX_TOOLS,
+    MIGRATION_TIMEOUT_MS,
+    PROVIDER_STREAM_FULL_MS,
+    PROVIDER_STREAM_IDLE_MS,
+    PROVIDER_STREAM_TOTAL_MS,
     RELOAD_DRAIN_MS,
     REQUEST_TIMEOUT_MS,
     RESTART_BASE_MS,
@@ -73,6 +77,10 @@ class HostSettings:
     server_eof_grace_ms: int = field(default=SERVER_EOF_GRACE_MS, validator=_DURATION)
     server_term_grace_ms: int = field(default=SERVER_TERM_GRACE_MS, validator=_DURATION)
     reload_drain_ms: int = field(default=RELOAD_DRAIN_MS, validator=_DURATION)
+    migration_timeout_ms: int = field(default=MIGRATION_TIMEOUT_MS, validator=_DURATION)
+    stream_idle_ms: int = field(default=PROVIDER_STREAM_IDLE_MS, validator=_DURATION)
+    stream_total_ms: int = field(default=PROVIDER_STREAM_TOTAL_MS, validator=_DURATION)
+    stream_full_ms: int = field(default=PROVIDER_STREAM_FULL_MS, validator=_between(0, MAX_PORTABLE_INTEGER))
     restart: bool = True
     max_restarts: int = field(default=MAX_RESTARTS, validator=_between(0, MAX_PORTABLE_INTEGER))
     restart_base_ms: int = field(default=RESTART_BASE_MS, validator=_DURATION)

@@ -69,7 +69,7 @@ class _MemoryProcess:
         while extension.stderr:
             moved = True
             self.link.receive_stderr(extension.stderr.popleft())
-        while extension.sent and not self._killed:
+        while extension.sent and not self._killed and (self.link.reading or extension.exit_status is not None):
             moved = True
             data = extension.sent.popleft()
             if data is None:

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from broker import canonical
 from broker.limits import MAX_READ_CHUNK_BYTES
+from broker.wire.octet.contract import METHODS
 
 
 class ScriptedProcess:
@@ -134,10 +135,8 @@ class ScriptedExtension(ScriptedProcess):
 
     def selection(self, offer: dict[str, Any]) -> dict[str, Any]:
         """The result of ``initialize``: what is required, and every offered method of ``self.capabilities``."""
-        prefixes = {"event_bus": "bus/", "lifecycle_events": "hook/"}
         chosen = [name for name in self.capabilities if name in offer["optional_capabilities"]]
-        starts = tuple(prefixes[name] for name in chosen)
-        methods = [name for name in offer["optional_methods"] if name.startswith(starts)] if starts else []
+        methods = [name for name in offer["optional_methods"] if METHODS[name].capability in chosen]
         return {
             "api_version": "0.3",
             "tools": [{"name": name, "description": name, "parameters": {"type": "object"}} for name in self.tools],

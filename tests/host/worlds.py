@@ -14,7 +14,7 @@ from broker.adapters.aio import AsyncioDriver
 from broker.adapters.aio.host import wait
 from broker.clock import Clock
 from broker.errors import ExtensionError
-from broker.host import Diagnostic, Exited, Extension, Host, HostSettings, Notice, Outcome, Session
+from broker.host import Diagnostic, Exited, Extension, Host, HostServices, HostSettings, Notice, Outcome, Session
 from broker.testing import ManualClock, MemoryDriver, ScriptedExtension
 from broker.wire.octet.manifest import Manifest, parse_manifest
 
@@ -87,12 +87,14 @@ class World:
 
 
 class MemoryWorld(World):
-    def __init__(self, workspace: Path, settings: HostSettings | None = None) -> None:
+    def __init__(
+        self, workspace: Path, settings: HostSettings | None = None, services: HostServices | None = None
+    ) -> None:
         super().__init__()
         self.clock = ManualClock()
         self._factories: dict[str, Any] = {}
         self.driver = MemoryDriver(self.clock, self._factories)
-        self._open(Host(self.driver, settings=settings, clock=self.clock), str(workspace))
+        self._open(Host(self.driver, settings=settings, clock=self.clock, services=services), str(workspace))
 
     def add(self, script: type[ScriptedExtension], name: str, **options: Any) -> Extension:
         return self.add_made(name, lambda number: script(), **options)
@@ -124,13 +126,19 @@ class MemoryWorld(World):
 
 
 class ProcessWorld(World):
-    def __init__(self, workspace: Path, settings: HostSettings | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        workspace: Path,
+        settings: HostSettings | None = None,
+        clock: Clock | None = None,
+        services: HostServices | None = None,
+    ) -> None:
         super().__init__()
         self.root = workspace
         self.clock = clock
         self.loop = asyncio.new_event_loop()
         self.driver = self.loop.run_until_complete(self._make_driver())
-        self._open(Host(self.driver, settings=settings, clock=clock), str(workspace))
+        self._open(Host(self.driver, settings=settings, clock=clock, services=services), str(workspace))
 
     @staticmethod
     async def _make_driver() -> AsyncioDriver:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +18,19 @@ from broker.wire.octet.events import ConnectionEvent
 from broker.wire.octet.models import InitializeRequest, ProtocolLimits
 from broker.wire.octet.negotiation import Expectation
 from broker.wire.octet.schema import encode
+
+
+def _load(name: str) -> Any:
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+    return sys.modules[name]
+
+
+negotiation_model = _load("negotiation_model")
 
 CORE = ("content_parts", "core", "request_cancellation", "tool_call")
 CORE_METHODS = ("$/cancelRequest", "initialize", "shutdown", "tool/call")

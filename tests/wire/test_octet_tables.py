@@ -90,6 +90,39 @@ def test_there_is_no_other_error() -> None:
             ["bus/declare", "bus/event", "bus/lifecycle", "bus/publish", "bus/subscribe", "bus/unsubscribe"],
             marks=pytest.mark.spec("octet.capability.event-bus"),
         ),
+        pytest.param(
+            "migration.adapter.v1",
+            "optional",
+            ["migration/detect", "migration/import"],
+            marks=pytest.mark.spec("octet.capability.migration"),
+        ),
+        pytest.param(
+            "provider_auth",
+            "optional",
+            ["provider/auth/request", "provider/auth/revoke"],
+            marks=pytest.mark.spec("octet.capability.provider-auth"),
+        ),
+        pytest.param(
+            "provider_catalog",
+            "optional",
+            ["providers/complete", "providers/register", "providers/unregister", "providers/update"],
+            marks=pytest.mark.spec("octet.capability.provider-catalog"),
+        ),
+        pytest.param(
+            "provider_stream",
+            "optional",
+            ["provider/cancel", "provider/event", "provider/stream"],
+            marks=pytest.mark.spec("octet.capability.provider-stream"),
+        ),
+        pytest.param(
+            "session_lifecycle",
+            "optional",
+            ["session/create", "session/fork", "session/reload", "session/switch"],
+            marks=pytest.mark.spec("octet.capability.session-lifecycle"),
+        ),
+        pytest.param(
+            "theme_selection", "optional", ["theme/select"], marks=pytest.mark.spec("octet.capability.theme-selection")
+        ),
     ],
 )
 def test_capability_rows(capability: str, offer: str, methods: list[str]) -> None:

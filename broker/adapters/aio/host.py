@@ -5,36 +5,43 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from broker.adapters.aio.driver import AsyncioDriver
+from broker.adapters.aio.stream import AsyncStream
 from broker.adapters.discovery import find_manifests, load_manifest
 from broker.bus import Bus, Peer
 from broker.clock import Clock
-from broker.errors import SetupError, UsageError
+from broker.errors import CancelledError, SetupError, UsageError
 from broker.host import (
     ArtifactWindow,
+    DetectedSetup,
     Extension,
     FeatureServices,
     Host,
+    HostServices,
     HostSettings,
     McpServer,
     Notice,
     Outcome,
     Session,
+    TrustPolicy,
 )
 from broker.host.feature.contributions import Request
 from broker.host.feature.services import NO_SERVICES
 from broker.wire.feature.results import ToolResult
 from broker.wire.mcp.requests import Progress
 from broker.wire.octet.manifest import Manifest
+from broker.wire.octet.manifest_model import Source
+from broker.wire.octet.migration_models import MigrationImportResult
 from broker.wire.odek.approval import ApprovalRequest
 from broker.wire.odek.config import ServerConfig
 from broker.wire.odek.result import ToolOutput
 
 T = TypeVar("T")
+_ANSWERING: Final[set[asyncio.Future[Any]]] = set()  # a loop holds its tasks weakly
 
 
 Decide: TypeAlias = Callable[[ApprovalRequest], bool | Awaitable[bool]]
@@ -44,8 +51,8 @@ class AsyncHost:
     """A host inside the running loop. Use it as an async context manager; any task of that loop may close it.
 
     ``approve(request)`` decides, at once or as an awaitable, whether a project's MCP server is started and each of its
-    tools offered; without it none is. ``feature_services`` is what extensions of API 0.1, 0.2 and 0.4 are served with;
-    its services may answer with awaitables.
+    tools offered; without it none is. ``services`` is what is bound to the optional services of 0.3 extensions, and
+    ``feature_services`` what extensions of API 0.1, 0.2 and 0.4 are served with; both may answer with awaitables.
 
     ::
 
@@ -59,6 +66,8 @@ class AsyncHost:
         self,
         *,
         settings: HostSettings | None = None,
+        services: HostServices | None = None,
+        trust: TrustPolicy | None = None,
         clock: Clock | None = None,
         environ: Mapping[str, str] | None = None,
         approve: Decide | None = None,
@@ -66,6 +75,8 @@ class AsyncHost:
     ) -> None:
         self._decide = approve
         self._feature_services = feature_services
+        self._services = services
+        self._trust = trust
         self._settings = settings
         self._clock = clock
         self._environ = environ
@@ -96,11 +107,9 @@ class AsyncHost:
             outcome.succeed(False)
             return outcome
         decision = self._decide(request)
-        if isinstance(decision, bool):
-            outcome.succeed(decision)
-        else:
-            task = asyncio.ensure_future(decision)
-            task.add_done_callback(lambda done: outcome.settle_with(done.result))
+        if not isinstance(decision, bool):
+            return _settling(decision)
+        outcome.succeed(decision)
         return outcome
 
     def _started(self) -> tuple[Host, AsyncioDriver]:
@@ -112,6 +121,9 @@ class AsyncHost:
                 clock=self._clock,
                 approve=self._approve,
                 feature_services=self._feature_services,
+                services=self._services,
+                trust=self._trust,
+                awaiting=_settling,
             )
         self._driver.check_usable()
         return self._host, self._driver
@@ -147,11 +159,16 @@ class AsyncSession:
         return self.session.add_observer(observer)
 
     async def start(
-        self, manifest: Manifest | str | os.PathLike[str], *, flags: Mapping[str, Any] | None = None
+        self,
+        manifest: Manifest | str | os.PathLike[str],
+        *,
+        flags: Mapping[str, Any] | None = None,
+        source: Source = "explicit",
     ) -> Extension:
         """Start an extension and wait until it is negotiated.
 
-        ``manifest`` is a loaded one, an ``extension.toml``, or its directory; ``flags`` are values of declared flags.
+        ``manifest`` is a loaded one, an ``extension.toml``, or its directory; ``flags`` are values of declared flags;
+        ``source`` is the kind of root it was found under, which decides what trust it needs.
         Raises :class:`~broker.errors.SetupError` (manifest, entrypoint), :class:`~broker.errors.NegotiationError`,
         :class:`~broker.errors.ExitedError` or :class:`~broker.errors.TimedOutError`. A start that is cancelled, or that
         fails, leaves no process.
@@ -162,7 +179,7 @@ class AsyncSession:
         else:
             version = self.session.settings.octet_version
             loaded = await asyncio.get_running_loop().run_in_executor(None, _load_one, manifest, version)
-        extension = self.session.add(loaded, flags=flags)
+        extension = self.session.add(loaded, source=source, flags=flags)
         try:
             return await wait(extension.start())
         except BaseException:
@@ -199,6 +216,59 @@ class AsyncSession:
             if isinstance(outcome, Request):
                 outcome.cancel("user")
             raise
+
+    def stream(
+        self,
+        provider_id: str,
+        model_id: str,
+        request: Any,
+        *,
+        lease: str | None = None,
+        idle_timeout: float | None = None,
+        timeout: float | None = None,
+    ) -> AsyncStream:
+        """Ask a model that an extension provides; read the events with ``async for``, best inside ``async with``.
+
+        ``idle_timeout`` and ``timeout`` are seconds. Errors: see :meth:`broker.Session.stream` for those of this call,
+        and :class:`~broker.adapters.aio.AsyncStream` for those of reading.
+        """
+        self._driver.check_usable()
+        return AsyncStream(
+            self.session.stream(
+                provider_id,
+                model_id,
+                request,
+                lease=lease,
+                idle_timeout_ms=None if idle_timeout is None else _milliseconds(idle_timeout),
+                timeout_ms=None if timeout is None else _milliseconds(timeout),
+            )
+        )
+
+    def begin_turn(self) -> None:
+        """Say that the host is busy: session changes wait. See :class:`broker.host.SessionControl`."""
+        self.session.control.begin_turn()
+
+    def end_turn(self) -> None:
+        """Say that a turn is over; after the last one, what waits is carried out."""
+        self.session.control.end_turn()
+
+    async def detect_setup(
+        self, extension: str, source_root: str | os.PathLike[str], *, timeout: float | None = None
+    ) -> DetectedSetup:
+        """Have a migration adapter look for a setup; see :meth:`broker.host.MigrationAdapter.detect`."""
+        self._driver.check_usable()
+        adapter = self.session.extension(extension).migration
+        timeout_ms = None if timeout is None else _milliseconds(timeout)
+        return await wait(adapter.detect(os.fspath(source_root), timeout_ms=timeout_ms))
+
+    async def import_setup(
+        self, setup: DetectedSetup, paths: Sequence[str] | None = None, *, timeout: float | None = None
+    ) -> MigrationImportResult:
+        """Have the adapter convert what it detected; see :meth:`broker.host.MigrationAdapter.import_from`."""
+        self._driver.check_usable()
+        adapter = self.session.extension(setup.extension).migration
+        timeout_ms = None if timeout is None else _milliseconds(timeout)
+        return await wait(adapter.import_from(setup, paths, timeout_ms=timeout_ms))
 
     async def start_server(self, config: ServerConfig) -> McpServer:
         """Start an MCP server and wait until its tools are listed and approved.
@@ -293,6 +363,23 @@ async def wait(outcome: Outcome[T]) -> T:
         outcome.add_callback(settled)
         await future
     return outcome.result()
+
+
+def _settling(answer: Awaitable[T]) -> Outcome[T]:
+    """The outcome of an awaitable, which runs in the loop; if it is cancelled, so is the outcome."""
+    outcome: Outcome[T] = Outcome()
+
+    def done(task: asyncio.Future[T]) -> None:
+        _ANSWERING.discard(task)
+        if task.cancelled():
+            outcome.fail(CancelledError("the host's own code was cancelled", reason="host"))
+        else:
+            outcome.settle_with(task.result)
+
+    task = asyncio.ensure_future(answer)
+    _ANSWERING.add(task)
+    task.add_done_callback(done)
+    return outcome
 
 
 def _milliseconds(seconds: float) -> int:

@@ -42,6 +42,7 @@ class ProcessPump:
         self._input_open = True
         self._close_input = False
         self._reading: set[int] = set()
+        self._paused = False
         self._ended = False
 
     def start(self) -> None:
@@ -54,6 +55,8 @@ class ProcessPump:
 
     def flush(self) -> None:
         """Write what the link has to say, as far as the pipe takes it without waiting."""
+        if self._paused and self._link.reading:
+            self._resume()
         if self._writing or not self._input_open:
             return
         self._writing = True
@@ -179,7 +182,16 @@ class ProcessPump:
             self._reading.discard(fd)
             self._loop.remove_reader(fd)
 
+    def _resume(self) -> None:
+        self._paused = False
+        self._read_from(self._child.stdout_fd, self._read_stdout)
+
     def _read_stdout(self) -> None:
+        if not self._link.reading:
+            # What is left in the pipe makes the process wait; the session is looked at again when there is room.
+            self._stop_reading(self._child.stdout_fd)
+            self._paused = True
+            return
         data = _read(self._child.stdout_fd)
         if data:
             self._link.receive(data)
@@ -227,6 +239,8 @@ class ProcessPump:
         self._ended = True
         if self._child.pidfd is not None:
             self._stop_reading(self._child.pidfd)
+        if self._paused:
+            self._resume()
         # What the process wrote just before it ended still counts; what a surviving helper writes on and on does not.
         self._drain(self._child.stderr_fd, self._link.receive_stderr)
         self._drain(self._child.stdout_fd, self._link.receive)

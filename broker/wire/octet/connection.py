@@ -173,6 +173,18 @@ class Connection(ExtensionConnection[ConnectionEvent, OctetOutbound]):
         self.emit(Initialized(selection, selection.tools))
         self.outbound.settle(request, result=selection)
 
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes received whose frames :meth:`next_event` has not come to."""
+        return self._framer.pending
+
+    def drop_notification(self, what: str) -> None:
+        """Say that a received notification is of no use to anyone; one too many ends the stream."""
+        try:
+            self._inbound.drop(what)
+        except BrokerError as error:
+            self.fail(error)
+
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _check_may_send(self, method: str, *, is_notification: bool) -> None:

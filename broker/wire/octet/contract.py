@@ -135,8 +135,8 @@ METHODS: Final[Mapping[str, Method]] = MappingProxyType(
     }
 )
 
-BINDABLE: Final = frozenset({"event_bus", "lifecycle_events"})
-"""The optional capabilities this release has a service for; no other optional capability is ever offered."""
+BINDABLE: Final = frozenset(row.name for row in CAPABILITIES.values() if row.offer is DefaultOffer.OPTIONAL)
+"""The optional capabilities: each is offered when the host has something bound to it."""
 
 
 def is_notification(method: str) -> bool | None:
@@ -151,7 +151,7 @@ def build_offer(bound: Iterable[str] = (), *, limits: ProtocolLimits | None = No
     The required set is always offered, an optional capability (with all its methods) only when it is bound, and a
     deferred one never. Names are sorted; their order means nothing to the peer. ``limits`` default to the API's maxima.
 
-    Raises :class:`~broker.errors.UsageError` for a capability that cannot be bound in this release, and
+    Raises :class:`~broker.errors.UsageError` for a capability that is not optional, and
     :class:`~broker.errors.InvalidParamsError` for a limit that is zero or above the API's maximum.
     """
     chosen = frozenset(bound)

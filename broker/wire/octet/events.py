@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from attrs import frozen
 
+from broker.errors import InvalidParamsError
 from broker.wire.events import Closed, Diagnostic
 from broker.wire.octet.incoming import IncomingRequest
 from broker.wire.octet.models import ToolDefinition
 from broker.wire.octet.negotiation import Selection
 
-__all__ = ["CancelReceived", "Closed", "ConnectionEvent", "Diagnostic", "Initialized", "RequestReceived"]
+__all__ = [
+    "CancelReceived",
+    "Closed",
+    "ConnectionEvent",
+    "Diagnostic",
+    "Initialized",
+    "NotificationReceived",
+    "RequestReceived",
+    "StreamFaulted",
+]
 
 
 @frozen
@@ -37,4 +47,22 @@ class CancelReceived:
     reason: str | None
 
 
-ConnectionEvent: TypeAlias = Initialized | RequestReceived | CancelReceived | Diagnostic | Closed
+@frozen
+class NotificationReceived:
+    """The extension notifies of something it may notify of; ``model`` is its parameters, their shape checked."""
+
+    method: str
+    model: Any
+
+
+@frozen
+class StreamFaulted:
+    """A ``provider/event`` that can be told to belong to a stream has wrong parameters: that stream is broken."""
+
+    stream_id: str
+    error: InvalidParamsError
+
+
+ConnectionEvent: TypeAlias = (
+    Initialized | RequestReceived | NotificationReceived | StreamFaulted | CancelReceived | Diagnostic | Closed
+)

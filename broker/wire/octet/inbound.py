@@ -8,8 +8,7 @@ Raising :class:`~broker.errors.ProtocolError` from here ends the stream.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from broker import canonical
 from broker.errors import (
@@ -22,23 +21,17 @@ from broker.errors import (
 )
 from broker.limits import MAX_UNNEGOTIATED_NOTIFICATIONS
 from broker.wire.jsonrpc import ABSENT, Envelope, Failure, Notification, Request, Success, classify
-from broker.wire.octet.bus_models import BusDeclareParams, BusPublishParams, BusTopicParams
 from broker.wire.octet.contract import METHODS, is_notification
-from broker.wire.octet.events import CancelReceived, RequestReceived
+from broker.wire.octet.events import CancelReceived, NotificationReceived, RequestReceived, StreamFaulted
 from broker.wire.octet.incoming import IncomingRequest, IncomingTable
+from broker.wire.octet.model_table import params_model
 from broker.wire.octet.models import CancelRequestParams
-from broker.wire.octet.schema import decode
+from broker.wire.octet.schema import check, decode
+from broker.wire.octet.stream_models import STREAM_ID
 from broker.wire.quoting import escape, quote
 
 if TYPE_CHECKING:
     from broker.wire.octet.connection import Connection
-
-_PARAMS: Final[Mapping[str, type]] = {
-    "bus/declare": BusDeclareParams,
-    "bus/publish": BusPublishParams,
-    "bus/subscribe": BusTopicParams,
-    "bus/unsubscribe": BusTopicParams,
-}
 
 
 class Inbound:
@@ -111,7 +104,7 @@ class Inbound:
         incoming = IncomingRequest(envelope.id, envelope.method, envelope.params)
         self.table.add(incoming)
         try:
-            incoming.model = decode(_PARAMS[envelope.method], envelope.params, what=f"params of {envelope.method}")
+            incoming.model = decode(params_model(envelope.method), envelope.params, what=f"params of {envelope.method}")
         except InvalidParamsError as error:
             self._connection.refuse(incoming, error)
             self._connection.diagnose(f"refused request: {error}")
@@ -120,14 +113,23 @@ class Inbound:
 
     def _on_notification(self, envelope: Notification) -> None:
         if not self._may_send(envelope.method):
-            self._drop(f"{quote(envelope.method)}: unknown or not negotiated")
+            self.drop(f"{quote(envelope.method)}: unknown or not negotiated")
             return
-        # The only notification an extension can have selected while no provider service is offered.
         try:
-            params = decode(CancelRequestParams, envelope.params, what=f"params of {envelope.method}")
+            params: Any = decode(params_model(envelope.method), envelope.params, what=f"params of {envelope.method}")
         except InvalidParamsError as error:
-            self._drop(str(error))
+            stream_id = _stream_of(envelope)
+            if stream_id is None:
+                self.drop(str(error))
+            else:
+                self._connection.emit(StreamFaulted(stream_id, error))
             return
+        if isinstance(params, CancelRequestParams):
+            self._on_cancel(params)
+        else:
+            self._connection.emit(NotificationReceived(envelope.method, params))
+
+    def _on_cancel(self, params: CancelRequestParams) -> None:
         incoming = self.table.get(params.id)
         if incoming is None:
             return
@@ -161,7 +163,8 @@ class Inbound:
             outbound.settle(request, error=remote)
         outbound.pump()
 
-    def _drop(self, what: str) -> None:
+    def drop(self, what: str) -> None:
+        """Count and report a notification nobody can use; one too many raises."""
         self._dropped += 1
         if self._dropped > MAX_UNNEGOTIATED_NOTIFICATIONS:
             raise ProtocolError(
@@ -172,6 +175,14 @@ class Inbound:
                 maximum=MAX_UNNEGOTIATED_NOTIFICATIONS,
             )
         self._connection.diagnose(f"dropped notification {what}")
+
+
+def _stream_of(envelope: Notification) -> str | None:
+    """The stream that a ``provider/event`` names, whatever else is wrong with it."""
+    if envelope.method != "provider/event" or type(envelope.params) is not dict:
+        return None
+    stream_id = envelope.params.get("stream_id")
+    return stream_id if not check(STREAM_ID, stream_id) else None
 
 
 def _decode_line(line: bytes) -> Any:

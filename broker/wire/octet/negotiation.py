@@ -92,6 +92,7 @@ def _steps(response: InitializeResponse, offer: ContractOffer, expectation: Expe
     yield _offered("contract.methods", contract.methods, offer.required_methods, offer.optional_methods)
     yield _within_offer(contract.limits, offer.limits)
     yield _bus(contract)
+    yield _providers(contract)
     yield _session_hooks(contract, expectation)
     yield [_mismatch("contributes", f"{word} is not available on this wire") for word in expectation.deferred]
     yield _tool_names(response.tools, expectation)
@@ -182,6 +183,23 @@ def _bus(contract: ContractSelection) -> list[Fault]:
         faults.append(_mismatch("contract.methods", "event_bus needs 'bus/lifecycle'"))
     if "bus/subscribe" in contract.methods and "bus/event" not in contract.methods:
         faults.append(_mismatch("contract.methods", "'bus/subscribe' needs 'bus/event'"))
+    return faults
+
+
+def _providers(contract: ContractSelection) -> list[Fault]:
+    """Streams and authorisations are about providers of the catalogue, and a stream needs all of its methods."""
+    faults: list[Fault] = []
+    stream = ("provider/cancel", "provider/event", "provider/stream")
+    chosen = [name for name in stream if name in contract.methods]
+    auth = [name for name in ("provider/auth/request", "provider/auth/revoke") if name in contract.methods]
+    if chosen:
+        missing = (name for name in stream if name not in chosen)
+        faults += [_mismatch("contract.methods", f"{quote(chosen[0])} needs {quote(name)}") for name in missing]
+    faults += [
+        _mismatch("contract.capabilities", f"{quote(name)} needs the capability provider_catalog")
+        for name in (*chosen[:1], *auth[:1])
+        if "provider_catalog" not in contract.capabilities
+    ]
     return faults
 
 

@@ -30,7 +30,7 @@ from broker import canonical
 from broker.errors import BrokerError, CanonicalError, Fault, InvalidParamsError, ProtocolError
 from broker.limits import LIMITS, MAX_PORTABLE_INTEGER, MAX_REPORTED_FAULTS
 from broker.wire.jsonrpc import ABSENT, check_id, json_type
-from broker.wire.quoting import quote, utf8_length
+from broker.wire.quoting import CONTROL_CHARACTER, quote, utf8_length
 
 _WIRE: Final = "broker.wire"
 
@@ -76,12 +76,17 @@ class _Plain:
 
 @frozen
 class Text(_Plain):
-    """A string. ``limit`` names the bound on its UTF-8 bytes; ``choices`` and ``pattern`` say what it may be."""
+    """A string. ``limit`` names the bound on its UTF-8 bytes; ``choices`` and ``pattern`` say what it may be.
+
+    ``label`` asks for text a person can see: not blank, no control characters. What is ``secret`` is never quoted.
+    """
 
     limit: str | None = None
     empty: bool = True
     choices: tuple[str, ...] = ()
     pattern: str | None = None
+    label: bool = False
+    secret: bool = False
 
     def check(self, value: Any, path: str, faults: list[Fault]) -> None:
         if type(value) is not str:
@@ -97,7 +102,11 @@ class Text(_Plain):
         elif self.choices and value not in self.choices:
             faults.append(Fault(path, f"must be one of {', '.join(self.choices)}, not {quote(value)}"))
         elif self.pattern is not None and re.fullmatch(self.pattern, value) is None:
-            faults.append(Fault(path, f"must match {self.pattern}, not {quote(value)}"))
+            faults.append(Fault(path, f"must match {self.pattern}" + ("" if self.secret else f", not {quote(value)}")))
+        elif self.label and value.isspace():
+            faults.append(Fault(path, "must not be blank"))
+        elif self.label and CONTROL_CHARACTER.search(value) is not None:
+            faults.append(Fault(path, f"must have no control characters, not {quote(value)}"))
 
 
 @frozen
@@ -289,6 +298,11 @@ def decode_union(union: Union, value: Any, *, what: str, error: type[BrokerError
     return union.decode(value)
 
 
+def members(model: type) -> tuple[Member, ...]:
+    """The members of a record, in order of declaration."""
+    return _record(model).members
+
+
 def encode(value: Any) -> dict[str, Any]:
     """The plain JSON object of a model, absent members left out. A union's own ``encode`` adds a variant's tag."""
     return _record(type(value)).encode(value)
@@ -311,7 +325,9 @@ def refuse(faults: list[Fault], *, what: str, error: type[BrokerError]) -> NoRet
 
 
 @frozen
-class _Member:
+class Member:
+    """One member of a record: its wire type, whether it must be there, and whether it may be null."""
+
     name: str
     kind: WireType
     required: bool
@@ -321,7 +337,7 @@ class _Member:
 @frozen
 class _Record:
     model: type
-    members: tuple[_Member, ...]
+    members: tuple[Member, ...]
     names: frozenset[str]
 
     def check(self, value: Any, path: str, faults: list[Fault], tag: str | None = None) -> None:
@@ -372,7 +388,7 @@ def _describe(model: type) -> _Record:
     members = []
     for attribute in attrs.fields(model):
         kind, nullable = attribute.metadata[_WIRE]
-        members.append(_Member(attribute.name, kind, attribute.default is not ABSENT, nullable))
+        members.append(Member(attribute.name, kind, attribute.default is not ABSENT, nullable))
     return _Record(model, tuple(members), frozenset(member.name for member in members))
 
 

@@ -1,0 +1,270 @@
+"""``session/*``: changes of the host's sessions wait for its idle boundary, and each is answered once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from broker.errors import InvalidParamsError, UsageError
+from broker.host import Health, HostServices, Outcome, Principal
+
+SERVICE = "session_lifecycle"
+
+
+class Sessions:
+    """A session driver that notes what it is asked and answers as it is told."""
+
+    def __init__(self, answer: Callable[[str], Any] = lambda what: f"{what}-1") -> None:
+        self.log: list[tuple[str, ...]] = []
+        self.asked_by: list[Principal] = []
+        self.answer = answer
+
+    def _do(self, asked_by: Principal, *what: str) -> Any:
+        self.log.append(what)
+        self.asked_by.append(asked_by)
+        return self.answer(what[0])
+
+    def create(self, asked_by: Principal) -> Any:
+        return self._do(asked_by, "create")
+
+    def fork(self, asked_by: Principal) -> Any:
+        return self._do(asked_by, "fork")
+
+    def switch(self, asked_by: Principal, session_id: str) -> Any:
+        return self._do(asked_by, "switch", session_id)
+
+    def reload(self, asked_by: Principal) -> Any:
+        return self._do(asked_by, "reload")
+
+
+@pytest.mark.spec("octet.capability.session-lifecycle")
+@pytest.mark.parametrize(
+    ("method", "params", "done"),
+    [
+        pytest.param(
+            "session/create",
+            {},
+            ("create",),
+            marks=pytest.mark.spec("octet.method.session-create", "octet.session.create"),
+        ),
+        pytest.param(
+            "session/fork", {}, ("fork",), marks=pytest.mark.spec("octet.method.session-fork", "octet.session.fork")
+        ),
+        pytest.param(
+            "session/switch",
+            {"session_id": "s-7"},
+            ("switch", "s-7"),
+            marks=pytest.mark.spec("octet.method.session-switch", "octet.session.switch"),
+        ),
+        pytest.param(
+            "session/reload",
+            {},
+            ("reload",),
+            marks=pytest.mark.spec("octet.method.session-reload", "octet.session.reload"),
+        ),
+    ],
+)
+def test_each_change_is_made_by_the_hosts_driver(told: Any, method: str, params: Any, done: tuple[str, ...]) -> None:
+    """The driver is called once, with who asked, and nothing else changes: create and fork do not switch."""
+    driver = Sessions()
+    world = told(HostServices(session_driver=driver))
+    extension = world.start(SERVICE)
+    assert world.ask(extension, method, params) == {"session_id": f"{done[0]}-1"}
+    assert driver.log == [done]
+    session = world.world.session
+    assert driver.asked_by == [Principal(session.session_id, "ext", extension.instance_id, 1)]
+    assert world.heard(extension, method) == []
+
+
+@pytest.mark.spec("octet.capability.session-lifecycle", "octet.capability.offered-when-bound")
+def test_without_a_driver_it_is_neither_offered_nor_served(told: Any) -> None:
+    world = told()
+    extension = world.start(SERVICE)
+    (offer,) = [params["contract"] for params in world.heard(extension, "initialize")]
+    assert SERVICE not in offer["optional_capabilities"]
+    assert not [method for method in offer["optional_methods"] if method.startswith("session/")]
+    assert world.ask(extension, "session/create", {}) == (-32601, {"method": "session/create"})
+
+
+@pytest.mark.spec("octet.session.idle-boundary")
+def test_changes_wait_for_the_idle_boundary_and_run_one_by_one_in_order(told: Any) -> None:
+    pending: list[Outcome[str]] = []
+
+    def later(what: str) -> Outcome[str]:
+        pending.append(Outcome())
+        return pending[-1]
+
+    driver = Sessions(later)
+    world = told(HostServices(session_driver=driver))
+    one, two = world.start(SERVICE, name="one"), world.start(SERVICE, name="two")
+    control = world.world.session.control
+    control.begin_turn()
+    control.begin_turn()
+    first = world.send(one, "session/create", {})
+    second = world.send(two, "session/switch", {"session_id": "x"})
+    third = world.send(one, "session/reload", {})
+    control.end_turn()
+    assert (driver.log, control.waiting, control.idle) == ([], 3, False)
+    control.end_turn()
+    assert (driver.log, control.waiting, control.idle) == ([("create",)], 2, True)
+    pending[0].succeed("new")
+    assert driver.log == [("create",), ("switch", "x")]
+    control.begin_turn()
+    pending[1].succeed("x")
+    assert len(driver.log) == 2
+    world.world.driver.run()
+    assert world.answer(one, first) == {"session_id": "new"}
+    assert world.answer(two, second) == {"session_id": "x"}
+    assert world.answer(one, third) is None
+    control.end_turn()
+    pending[2].succeed("x")
+    world.world.driver.run()
+    assert world.answer(one, third) == {"session_id": "x"}
+    with pytest.raises(UsageError, match="end_turn without begin_turn"):
+        control.end_turn()
+
+
+@pytest.mark.spec("octet.session.bad-params")
+@pytest.mark.parametrize(
+    ("method", "params", "code"),
+    [
+        ("session/create", {"name": "x"}, -32602),
+        ("session/switch", {}, -32602),
+        ("session/switch", {"session_id": None}, -32602),
+        ("session/switch", {"session_id": ""}, -32602),
+        ("session/switch", {"session_id": "x" * 257}, -32012),
+        ("session/reload", [], -32602),
+    ],
+)
+def test_bad_parameters_are_answered_and_the_stream_lives(told: Any, method: str, params: Any, code: int) -> None:
+    driver = Sessions()
+    world = told(HostServices(session_driver=driver))
+    extension = world.start(SERVICE)
+    assert world.ask(extension, method, params) == (code, None)
+    assert driver.log == []
+    assert world.ask(extension, "session/create", {}) == {"session_id": "create-1"}
+    assert extension.health is Health.READY
+
+
+def raises(error: Exception) -> Callable[[str], Any]:
+    def answer(what: str) -> Any:
+        raise error
+
+    return answer
+
+
+def fails_later(what: str) -> Outcome[str]:
+    outcome: Outcome[str] = Outcome()
+    outcome.fail(InvalidParamsError("the disk is full"))
+    return outcome
+
+
+@pytest.mark.spec("octet.session.no-driver")
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (raises(InvalidParamsError("no session s-7")), "no session s-7"),
+        (raises(ValueError("/home/ada/secret")), "the host's own code raised ValueError"),
+        (fails_later, "the disk is full"),
+        (lambda what: None, "the session driver gave no session id"),
+        (lambda what: "x" * 257, "the session driver gave no session id"),
+    ],
+)
+def test_a_change_that_fails_is_an_internal_error_with_a_reason(told: Any, answer: Any, reason: str) -> None:
+    world = told(HostServices(session_driver=Sessions(answer)))
+    extension = world.start(SERVICE)
+    assert world.ask(extension, "session/switch", {"session_id": "s-7"}) == (-32603, {"reason": reason})
+    assert extension.health is Health.READY
+
+
+@pytest.mark.spec("octet.session.no-driver")
+def test_a_driver_that_is_taken_away_fails_what_waits_and_what_runs(told: Any) -> None:
+    running: Outcome[str] = Outcome()
+    driver = Sessions(lambda what: running)
+    world = told(HostServices(session_driver=driver))
+    extension = world.start(SERVICE)
+    control = world.world.session.control
+    first, second = (world.send(extension, "session/create", {}) for _ in range(2))
+    control.deactivate()
+    world.world.driver.run()
+    unavailable = (-32603, {"reason": "unavailable"})
+    assert world.answer(extension, first) == world.answer(extension, second) == unavailable
+    assert world.ask(extension, "session/fork", {}) == unavailable
+    running.succeed("late")
+    world.world.driver.run()
+    assert driver.log == [("create",)]
+    control.activate(Sessions())
+    assert world.ask(extension, "session/fork", {}) == {"session_id": "fork-1"}
+
+
+@pytest.mark.spec("octet.session.queue-full")
+def test_the_queue_and_each_process_have_their_bound(told: Any) -> None:
+    world = told(HostServices(session_driver=Sessions()))
+    extensions = [world.start(SERVICE, name=name) for name in ("one", "two", "three")]
+    world.world.session.control.begin_turn()
+    asked = [[world.send(extension, "session/create", {}) for _ in range(8)] for extension in extensions[:2]]
+    assert world.world.session.control.waiting == 16
+    assert world.ask(extensions[0], "session/fork", {}) == (-32012, {"reason": "too many requests"})
+    assert world.ask(extensions[2], "session/fork", {}) == (-32012, {"reason": "the queue is full"})
+    world.world.session.control.end_turn()
+    world.world.driver.run()
+    for extension, ids in zip(extensions, asked, strict=False):
+        assert [world.answer(extension, one) for one in ids] == [{"session_id": "create-1"}] * 8
+    assert world.ask(extensions[2], "session/fork", {}) == {"session_id": "fork-1"}
+
+
+@pytest.mark.spec("octet.session.cancelled")
+def test_a_cancelled_change_is_not_made_unless_it_has_begun(told: Any) -> None:
+    running: Outcome[str] = Outcome()
+    driver = Sessions(lambda what: running if what == "create" else what)
+    world = told(HostServices(session_driver=driver))
+    extension = world.start(SERVICE)
+    begun = world.send(extension, "session/create", {})
+    waiting = world.send(extension, "session/fork", {})
+    last = world.send(extension, "session/reload", {})
+    for request_id in (waiting, begun):
+        world.notify(extension, "$/cancelRequest", {"id": request_id})
+        assert world.answer(extension, request_id) == (-32800, None)
+    running.succeed("made")
+    world.world.driver.run()
+    assert driver.log == [("create",), ("reload",)]
+    assert world.answer(extension, begun) == (-32800, None)
+    assert world.answer(extension, last) == {"session_id": "reload"}
+
+
+def test_a_process_that_ends_takes_its_waiting_changes_with_it(told: Any) -> None:
+    driver = Sessions()
+    world = told(HostServices(session_driver=driver), restart=False)
+    dying, other = world.start(SERVICE, name="dying"), world.start(SERVICE, name="other")
+    control = world.world.session.control
+    control.begin_turn()
+    world.send(dying, "session/create", {})
+    kept = world.send(other, "session/fork", {})
+    dying.far.exit(-9)
+    world.world.driver.run()
+    assert control.waiting == 1
+    control.end_turn()
+    world.world.driver.run()
+    assert driver.log == [("fork",)]
+    assert world.answer(other, kept) == {"session_id": "fork-1"}
+
+
+def test_a_stopped_extension_is_told_that_its_change_is_not_made(told: Any) -> None:
+    driver = Sessions()
+    world = told(HostServices(session_driver=driver))
+    extension = world.start(SERVICE)
+    world.world.session.control.begin_turn()
+    waiting = world.send(extension, "session/create", {})
+    world.world.settle(extension.stop())
+    assert world.answer(extension, waiting) == (-32603, {"reason": "the process is being stopped"})
+    world.world.session.control.end_turn()
+    assert driver.log == []
+
+
+def test_an_answer_without_a_canonical_form_is_an_internal_error(told: Any) -> None:
+    world = told(HostServices(session_driver=Sessions(lambda what: "a\ud800")))
+    extension = world.start(SERVICE)
+    assert world.ask(extension, "session/create", {}) == (-32603, None)
+    assert extension.health is Health.READY
