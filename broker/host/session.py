@@ -56,7 +56,6 @@ class Session:
         self.name = name
         self.services: HostServices = host.services
         self.awaiting: Awaiting | None = host.awaiting
-        self.control: SessionControl = SessionControl(host.services.session_driver, awaiting=host.awaiting)
         self.workspace = workspace
         self.driver = driver
         self.clock = clock
@@ -75,6 +74,11 @@ class Session:
         self._unlisten = self.bus.add_listener(self.changed)
 
     # A host may have very many sessions, and most of them are idle: these are made for those that need them.
+
+    @cached_property
+    def control(self) -> SessionControl:
+        """The session changes that extensions ask for, and when they may happen."""
+        return SessionControl(self.services.session_driver, awaiting=self.awaiting)
 
     @cached_property
     def diagnostics(self) -> deque[Diagnostic]:
