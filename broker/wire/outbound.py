@@ -85,6 +85,11 @@ class Outbound:
         self.requests.add(request)
         self.pump()
 
+    @property
+    def waits(self) -> bool:
+        """Whether anything waits for room in the queue, or for its turn."""
+        return bool(self._held_cancels) or self.requests.waits
+
     def pump(self) -> None:
         """Move what waits into the queue, as far as room and slots allow: cancel notices first."""
         requests, outbox = self.requests, self.outbox
@@ -219,7 +224,7 @@ class Outbound:
         if frame is not None and (request := frame.request) is not None:
             request.state = WRITING
             request.frame = None
-        if self._held_cancels or self.requests.waits:
+        if self.waits:
             self.pump()
         return frame
 

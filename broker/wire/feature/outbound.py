@@ -49,6 +49,10 @@ class FeatureOutbound(Outbound):
         self._held_refusals.append(orjson.dumps(refusal(request_id, CANCELLED, message, **data)))
         self.pump()
 
+    @property
+    def waits(self) -> bool:
+        return bool(self._held_refusals) or super().waits
+
     def pump(self) -> None:
         while self._held_refusals and self.outbox.has_room:
             self.outbox.push(self._held_refusals.popleft())
