@@ -21,6 +21,7 @@ from broker.host import (
     HostSettings,
     McpServer,
     Notice,
+    RegisteredProvider,
     TrustPolicy,
 )
 from broker.wire.mcp.requests import Progress
@@ -133,6 +134,10 @@ class BlockingSession:
     ) -> PendingCall[ToolCallResult]:
         """Begin to call a tool; many calls can be on their way at once."""
         return PendingCall(self._loop.submit(self._session.call(extension, tool, arguments, timeout=timeout)))
+
+    def providers(self, extension: str) -> tuple[RegisteredProvider, ...]:
+        """What an extension provides, as soon as it has declared it all; see :meth:`broker.Session.providers`."""
+        return self._loop.run(self._session.providers(extension))
 
     def stream(
         self,

@@ -25,6 +25,7 @@ from broker.host import (
     McpServer,
     Notice,
     Outcome,
+    RegisteredProvider,
     Session,
     TrustPolicy,
 )
@@ -200,6 +201,11 @@ class AsyncSession:
         except asyncio.CancelledError:
             call.cancel("user")
             raise
+
+    async def providers(self, extension: str) -> tuple[RegisteredProvider, ...]:
+        """What an extension provides, as soon as it has declared it all; see :meth:`broker.Session.providers`."""
+        self._driver.check_usable()
+        return await wait(self.session.providers(extension))
 
     def stream(
         self,
