@@ -23,6 +23,7 @@ from broker.host import (
     McpServer,
     Notice,
     Outcome,
+    RegisteredProvider,
     TrustPolicy,
 )
 from broker.host.feature import Contributions
@@ -158,6 +159,10 @@ class BlockingSession:
             return await session.wait(ask(session.session.extension(extension).contributions))
 
         return self._loop.run(wait_for())
+
+    def providers(self, extension: str) -> tuple[RegisteredProvider, ...]:
+        """What an extension provides, as soon as it has declared it all; see :meth:`broker.Session.providers`."""
+        return self._loop.run(self._session.providers(extension))
 
     def stream(
         self,

@@ -26,9 +26,9 @@ from broker.host.mcp_call import McpCall
 from broker.host.mcp_server import McpServer
 from broker.host.notices import Diagnostic, Notice
 from broker.host.outcome import Outcome
-from broker.host.services import HostServices, ProviderStream, SessionControl
+from broker.host.services import HostServices, ProviderStream, RegisteredProvider, SessionControl
 from broker.host.services.asking import Awaiting
-from broker.host.services.routing import open_stream
+from broker.host.services.routing import declared_providers, open_stream
 from broker.host.settings import HostSettings
 from broker.limits import ARTIFACT_READ_DEFAULT_BYTES, MAX_DIAGNOSTICS
 from broker.wire.mcp.names import QualifiedNames
@@ -207,6 +207,14 @@ class Session:
     def call(self, extension: str, tool: str, arguments: Any, *, timeout_ms: int | None = None) -> Call:
         """Call a tool of an extension; see :meth:`Extension.call`."""
         return self.extension(extension).call(tool, arguments, timeout_ms=timeout_ms)
+
+    def providers(self, extension: str) -> Outcome[tuple[RegisteredProvider, ...]]:
+        """What an extension provides, once it has said that its first declarations are all made.
+
+        Raises ``capability_mismatch`` for one that does not say so. Settles with :class:`ExtensionError` when its
+        process ends before. Source: octet reference, ``ProviderCatalogCompleteParams``.
+        """
+        return declared_providers(self, extension)
 
     def stream(
         self,

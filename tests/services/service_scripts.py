@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from broker.testing import ScriptedExtension
@@ -203,3 +204,19 @@ class DiesMigrating(Everything):
             self.exit(-9)
         else:
             super().on_message(message)
+
+
+class Flood(Provider):
+    """Once it has accepted a stream it writes events as fast as the pipe takes them, and hears nothing any more."""
+
+    def stream(self, message_id: int, params: dict[str, Any]) -> None:
+        stream_id = params["stream_id"]
+        result = {"jsonrpc": "2.0", "id": message_id, "result": {"stream_id": stream_id, "accepted": True}}
+        os.write(1, self.encode(result) + b"\n")
+        for sequence in range(10_000_000):
+            event = {"stream_id": stream_id, "sequence": sequence, "kind": "text_delta"}
+            payload = {"index": 0, "delta": "x" * 1_000}
+            frame = {"jsonrpc": "2.0", "method": "provider/event", "params": {**event, "payload": payload}}
+            data = memoryview(self.encode(frame) + b"\n")
+            while data:
+                data = data[os.write(1, data) :]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from service_scripts import MODEL, Told, declaration
 
-from broker.errors import BrokerError, NegotiationError, UsageError
+from broker.errors import BrokerError, CapabilityMismatchError, ExtensionError, NegotiationError, UsageError
 from broker.host import AuthRequest, Diagnostic, Health, HostServices, Outcome, ProviderRegistry
 from broker.testing import ScriptedProcess
 from broker.wire.octet.provider_models import ProviderAuthorizationResult
@@ -106,6 +106,28 @@ def test_completion_is_a_notification_and_ends_nothing(told: Any) -> None:
     world.notify(extension, "providers/complete", {"all": True})
     assert extension.health is Health.READY
     assert any("dropped notification params of providers/complete" in text for text in world.world.diagnostics())
+
+
+@pytest.mark.spec("octet.provider.complete")
+def test_a_host_can_wait_until_the_first_declarations_are_made(told: Any) -> None:
+    world = told(HostServices(providers=ProviderRegistry()), restart=False)
+    extension = world.start(CATALOGUE, extra=PROVIDERS)
+    waiting, too = (world.world.session.providers("ext") for _ in range(2))
+    world.ask(extension, "providers/register", declaration())
+    assert not waiting.done
+    world.notify(extension, "providers/complete", {})
+    assert [provider.id for provider in waiting.result()] == ["acme"]
+    assert too.result() == waiting.result() == world.world.session.providers("ext").result()
+    world.world.settle(extension.reload())
+    never = world.world.session.providers("ext")
+    extension.far.exit(-9)
+    world.world.driver.run()
+    assert isinstance(never.error, ExtensionError) and "before its providers were complete" in str(never.error)
+    with pytest.raises(ExtensionError, match="does not serve"):
+        world.world.session.providers("ext")
+    world.start(name="plain")
+    with pytest.raises(CapabilityMismatchError, match="does not say when"):
+        world.world.session.providers("plain")
 
 
 @pytest.mark.spec("octet.provider.register-owned")

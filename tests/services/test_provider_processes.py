@@ -10,17 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import worlds
 from service_scripts import (
     Deaf,
     DiesAtCancel,
     DiesAtInitialize,
     DiesAtShutdown,
     DiesWhenRegistered,
+    Flood,
     Other,
     Provider,
 )
 
-from broker.errors import BrokerError, CancelledError, ExitedError
+from broker.errors import BrokerError, CancelledError, ExitedError, ResourceExhaustedError
 from broker.host import HostServices, HostSettings, ProviderRegistry, ProviderStream
 from broker.wire.octet.stream_models import Finished, StreamStarted, TextDelta
 
@@ -78,8 +80,6 @@ class Host:
 
 @pytest.fixture(params=["memory", "process"])
 def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Host]:
-    import worlds
-
     registry = ProviderRegistry()
     make = worlds.MemoryWorld if request.param == "memory" else worlds.ProcessWorld
     world = make(tmp_path, SETTINGS, services=HostServices(providers=registry))
@@ -241,6 +241,30 @@ def test_the_old_generation_is_killed_while_it_drains(host: Host) -> None:
     assert type(host.read(host.stream("finish"))[-1]) is Finished
     host.world.settle(extension.stop())
     host.whole()
+
+
+def test_a_provider_that_floods_harms_nobody_else(tmp_path: Path) -> None:
+    registry = ProviderRegistry()
+    world = worlds.ProcessWorld(tmp_path, SETTINGS, services=HostServices(providers=registry))
+    try:
+        host = Host(world, registry)
+        host.start(Other, "other")
+        extension = host.start(Flood, "ext")
+        stream = host.stream("hang")
+        most = 0
+
+        while not stream.closed:
+            assert type(host.read(host.stream("finish", "other"))[-1]) is Finished
+            most = max(most, extension.generation.connection.unread_bytes)
+        assert most <= 2 * 65_536
+        *events, error = host.read(stream)
+        assert len(events) == 32
+        assert isinstance(error, ResourceExhaustedError)
+        assert type(host.read(host.stream("finish", "other"))[-1]) is Finished
+        world.settle(extension.stop())
+        host.whole()
+    finally:
+        world.close()
 
 
 def replace(host: Host, extension: Any, script: type[Provider]) -> None:

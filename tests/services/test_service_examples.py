@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,14 +28,12 @@ def said(text: str, **more: Any) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": text}], **more}
 
 
-async def parrot(host: AsyncHost, registry: ProviderRegistry, workspace: Path) -> AsyncSession:
+async def parrot(host: AsyncHost, workspace: Path) -> AsyncSession:
     """A session with the parrot, its model declared."""
     session = await host.open_session(workspace)
-    declared = asyncio.Event()
-    remove = registry.add_listener(declared.set)
     await session.start(EXAMPLES / "parrot")
-    await asyncio.wait_for(declared.wait(), 10)
-    remove()
+    (provider,) = await session.providers("parrot")
+    assert [model.id for model in provider.models] == ["echo"]
     return session
 
 
@@ -54,7 +51,7 @@ def with_parrot(work: Callable[[AsyncSession], Any], workspace: Path, **settings
         registry = ProviderRegistry()
         services = HostServices(providers=registry)
         async with AsyncHost(settings=HostSettings(**settings), services=services) as host:
-            result = await work(await parrot(host, registry, workspace))
+            result = await work(await parrot(host, workspace))
         assert registry.providers == ()
         return result
 
@@ -174,13 +171,10 @@ def test_a_stream_that_nobody_holds_is_cancelled(tmp_path: Path) -> None:
 
 
 def test_a_blocking_stream_that_nobody_holds_is_cancelled(tmp_path: Path) -> None:
-    registry = ProviderRegistry()
-    declared = threading.Event()
-    registry.add_listener(declared.set)
-    with BlockingHost(services=HostServices(providers=registry)) as host:
+    with BlockingHost(services=HostServices(providers=ProviderRegistry())) as host:
         session = host.open_session(tmp_path)
         session.start(EXAMPLES / "parrot")
-        assert declared.wait(10)
+        assert [provider.id for provider in session.providers("parrot")] == ["parrot"]
         stream = session.stream("parrot", "echo", said("a b", pause_ms=60_000), idle_timeout=120)
         closed = stream._closed
         assert isinstance(next(stream), StreamStarted)
@@ -190,13 +184,10 @@ def test_a_blocking_stream_that_nobody_holds_is_cancelled(tmp_path: Path) -> Non
 
 
 def test_without_a_loop(tmp_path: Path) -> None:
-    registry = ProviderRegistry()
-    declared = threading.Event()
-    registry.add_listener(declared.set)
-    with BlockingHost(services=HostServices(providers=registry)) as host:
+    with BlockingHost(services=HostServices(providers=ProviderRegistry())) as host:
         session = host.open_session(tmp_path)
         session.start(EXAMPLES / "parrot")
-        assert declared.wait(10)
+        assert [provider.id for provider in session.providers("parrot")] == ["parrot"]
         with session.stream("parrot", "echo", said(" ".join(map(str, range(300))))) as stream:
             words = [event.delta for event in stream if isinstance(event, TextDelta)]
         assert "".join(words) == " ".join(map(str, range(300)))
@@ -213,13 +204,10 @@ def test_without_a_loop(tmp_path: Path) -> None:
 
 
 def test_a_blocking_reader_that_is_too_slow_loses_the_stream(tmp_path: Path) -> None:
-    registry = ProviderRegistry()
-    declared = threading.Event()
-    registry.add_listener(declared.set)
-    with BlockingHost(services=HostServices(providers=registry)) as host:
+    with BlockingHost(services=HostServices(providers=ProviderRegistry())) as host:
         session = host.open_session(tmp_path)
         session.start(EXAMPLES / "parrot")
-        assert declared.wait(10)
+        assert [provider.id for provider in session.providers("parrot")] == ["parrot"]
         stream = session.stream("parrot", "echo", said(" ".join(map(str, range(3_000)))))
         stream.wait_closed(10)
         found: list[StreamPayload] = []

@@ -26,6 +26,7 @@ from broker.host import (
     McpServer,
     Notice,
     Outcome,
+    RegisteredProvider,
     Session,
     TrustPolicy,
 )
@@ -216,6 +217,11 @@ class AsyncSession:
             if isinstance(outcome, Request):
                 outcome.cancel("user")
             raise
+
+    async def providers(self, extension: str) -> tuple[RegisteredProvider, ...]:
+        """What an extension provides, as soon as it has declared it all; see :meth:`broker.Session.providers`."""
+        self._driver.check_usable()
+        return await wait(self.session.providers(extension))
 
     def stream(
         self,

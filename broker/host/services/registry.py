@@ -13,7 +13,8 @@ from typing import Final
 
 from attrs import evolve, frozen
 
-from broker.errors import InvalidParamsError, ResourceExhaustedError
+from broker.errors import ExtensionError, InvalidParamsError, ResourceExhaustedError
+from broker.host.outcome import Outcome
 from broker.host.services.asking import Principal
 from broker.limits import MAX_PROVIDER_MODELS, MAX_PROVIDERS
 from broker.wire.octet.provider_models import (
@@ -57,6 +58,7 @@ class ProviderRegistry:
         self._revision = 0
         self._providers: dict[str, RegisteredProvider] = {}
         self._complete: set[Principal] = set()
+        self._waiting: dict[Principal, Outcome[tuple[RegisteredProvider, ...]]] = {}
         self._listeners: tuple[Callable[[], object], ...] = ()
 
     @property
@@ -77,6 +79,20 @@ class ProviderRegistry:
     def is_complete(self, owner: Principal) -> bool:
         """Whether this generation has said that its first declarations are all made."""
         return owner in self._complete
+
+    def completion(self, owner: Principal) -> Outcome[tuple[RegisteredProvider, ...]]:
+        """Settles with this generation's providers once its first declarations are all made.
+
+        Fails with :class:`~broker.errors.ExtensionError` when the generation ends before that.
+        """
+        outcome = self._waiting.get(owner)
+        if outcome is None:
+            outcome = Outcome()
+            if owner in self._complete:
+                outcome.succeed(self._of(owner))
+            else:
+                self._waiting[owner] = outcome
+        return outcome
 
     def add_listener(self, listener: Callable[[], object]) -> Callable[[], None]:
         """Call ``listener()`` after every change, in the host's thread; gives what ends it."""
@@ -131,6 +147,9 @@ class ProviderRegistry:
         if owner not in self._complete:
             self._complete.add(owner)
             self._tell()
+            waiting = self._waiting.pop(owner, None)
+            if waiting is not None:
+                waiting.succeed(self._of(owner))
 
     def withdraw(self, owner: Principal) -> tuple[str, ...]:
         """Remove what exactly this generation declared; gives the ids. Its process is on its way out."""
@@ -139,6 +158,10 @@ class ProviderRegistry:
         if gone:
             self._providers = {key: value for key, value in self._providers.items() if value.owner != owner}
             self._changed()
+        waiting = self._waiting.pop(owner, None)
+        if waiting is not None:
+            text = f"{owner.extension} ended before its providers were complete"
+            waiting.fail(ExtensionError(text, extension=owner.extension))
         return gone
 
     def owned(self, owner: Principal, provider_id: str) -> RegisteredProvider:
@@ -158,6 +181,9 @@ class ProviderRegistry:
             self._changed()
 
     # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _of(self, owner: Principal) -> tuple[RegisteredProvider, ...]:
+        return tuple(provider for provider in self.providers if provider.owner == owner)
 
     def _check(self, provider: ProviderDefinition, models: Sequence[ProviderModelDefinition]) -> None:
         faults = declaration_faults(provider, models)

@@ -1,4 +1,4 @@
-"""Which process a stream is asked of: the generation that declared the provider, of this very session."""
+"""From a session to the processes that provide models: what they declare, and which of them a stream is asked of."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from broker.errors import CapabilityMismatchError, ExtensionError, InvalidParamsError
 from broker.host.generation import Generation
+from broker.host.outcome import Outcome
 from broker.host.services.provider_stream import ProviderStream
-from broker.host.services.registry import READY
+from broker.host.services.registry import READY, RegisteredProvider
 
 if TYPE_CHECKING:
     from broker.host.session import Session
@@ -45,3 +46,20 @@ def open_stream(
                 total_ms=session.settings.stream_total_ms if timeout_ms is None else timeout_ms,
             )
     raise ExtensionError(f"{extension.name} does not serve: it is {extension.health.value}", extension=extension.name)
+
+
+def declared_providers(session: Session, name: str) -> Outcome[tuple[RegisteredProvider, ...]]:
+    """What an extension provides, once it has said that it is all; see :meth:`broker.Session.providers`."""
+    extension, registry = session.extension(name), session.services.providers
+    generation = extension.generation
+    if generation is None or not generation.alive:
+        raise ExtensionError(f"{name} does not serve: it is {extension.health.value}", extension=name)
+    selection = generation.connection.selection
+    if (
+        registry is None
+        or not isinstance(generation, Generation)
+        or selection is None
+        or "providers/complete" not in selection.methods
+    ):
+        raise CapabilityMismatchError(f"{name} does not say when its providers are complete", extension=name)
+    return registry.completion(generation.principal)
