@@ -54,7 +54,7 @@ def declared_providers(session: Session, name: str) -> Outcome[tuple[RegisteredP
     generation = extension.generation
     if generation is None or not generation.alive:
         raise ExtensionError(f"{name} does not serve: it is {extension.health.value}", extension=name)
-    selection = generation.connection.selection
+    selection = generation.connection.selection if isinstance(generation, Generation) else None
     if (
         registry is None
         or not isinstance(generation, Generation)
