@@ -14,7 +14,6 @@ from broker.errors import (
     BrokerError,
     CancelledError,
     CanonicalError,
-    CapabilityMismatchError,
     ExtensionError,
     InvalidParamsError,
     NegotiationError,
@@ -28,6 +27,7 @@ from broker.host.generation import Generation
 from broker.host.hooks import SessionHooks, check_outcome
 from broker.host.notices import Exited, Health, HealthChanged, Started
 from broker.host.outcome import Outcome
+from broker.host.services.migration import MigrationAdapter, adapter_of
 from broker.wire.feature.results import ToolResult
 from broker.wire.octet.connection import ConnectionSettings
 from broker.wire.octet.contract import build_offer
@@ -38,7 +38,6 @@ from broker.wire.requests import HostRequest
 from broker.wire.versions import FEATURE_WIRE
 
 if TYPE_CHECKING:
-    from broker.host.services.migration import MigrationAdapter
     from broker.host.session import Session
 
 
@@ -150,17 +149,10 @@ class Extension:
 
     @property
     def migration(self) -> MigrationAdapter:
-        """What the serving generation can do as a migration adapter.
-
-        Raises :class:`ExtensionError` if nothing serves, ``capability_mismatch`` if the host or the extension has not
-        bound the service.
+        """It as a migration adapter; raises :class:`ExtensionError` if nothing serves, ``capability_mismatch``
+        if the host has bound nothing to that.
         """
-        generation = self.generation
-        if generation is None or not generation.alive:
-            raise ExtensionError(f"{self.name} does not serve: it is {self.health.value}", extension=self.name)
-        if not isinstance(generation, Generation) or generation.migration is None:
-            raise CapabilityMismatchError(f"{self.name} is no migration adapter here", extension=self.name)
-        return generation.migration
+        return adapter_of(self)
 
     def reload(self, manifest: Manifest | None = None) -> Outcome[Extension]:
         """Start and negotiate a new generation beside the serving one, then switch; settles when it serves.

@@ -9,7 +9,6 @@ from broker.host.driver import Driver
 from broker.host.feature.services import NO_SERVICES, FeatureServices
 from broker.host.outcome import Outcome
 from broker.host.services import HostServices
-from broker.host.services.asking import Awaiting
 from broker.host.session import Session
 from broker.host.settings import HostSettings
 from broker.host.trust import TrustPolicy
@@ -28,13 +27,12 @@ class Host:
         settings: HostSettings | None = None,
         services: HostServices | None = None,
         trust: TrustPolicy | None = None,
-        awaiting: Awaiting | None = None,
         clock: Clock | None = None,
         approve: Approve = refuse_all,
         feature_services: FeatureServices = NO_SERVICES,
     ) -> None:
-        """``services`` is what is bound to the optional services of extensions, ``trust`` says which of them may be
-        started, and ``awaiting`` makes an outcome of an awaitable that a service answers with.
+        """``services`` is what is bound to the optional services of 0.3 extensions, ``feature_services`` what those of
+        API 0.1, 0.2 and 0.4 are served with, and ``trust`` says which of them may be started.
         """
         self.feature_services: FeatureServices = feature_services
         self.driver: Driver = driver
@@ -42,7 +40,6 @@ class Host:
         self.settings: HostSettings = settings or HostSettings()
         self.services: HostServices = services or HostServices()
         self.trust: TrustPolicy = trust or TrustPolicy()
-        self.awaiting: Awaiting | None = awaiting
         self.clock: Clock = clock or SystemClock()
         self._sessions: dict[str, Session] = {}
         self._closed = False

@@ -27,7 +27,6 @@ from broker.host.mcp_server import McpServer
 from broker.host.notices import Diagnostic, Notice
 from broker.host.outcome import Outcome
 from broker.host.services import HostServices, ProviderStream, RegisteredProvider, SessionControl
-from broker.host.services.asking import Awaiting
 from broker.host.services.routing import declared_providers, open_stream
 from broker.host.settings import HostSettings
 from broker.limits import ARTIFACT_READ_DEFAULT_BYTES, MAX_DIAGNOSTICS
@@ -55,7 +54,6 @@ class Session:
         self.session_id: str = uuid.uuid4().hex
         self.name = name
         self.services: HostServices = host.services
-        self.awaiting: Awaiting | None = host.awaiting
         self.workspace = workspace
         self.driver = driver
         self.clock = clock
@@ -78,7 +76,7 @@ class Session:
     @cached_property
     def control(self) -> SessionControl:
         """The session changes that extensions ask for, and when they may happen."""
-        return SessionControl(self.services.session_driver, awaiting=self.awaiting)
+        return SessionControl(self.services.session_driver, awaiting=self.driver.adopt)
 
     @cached_property
     def diagnostics(self) -> deque[Diagnostic]:

@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from broker.adapters.aio.pump import ProcessPump
 from broker.adapters.artifacts import ArtifactRoots
@@ -43,6 +43,7 @@ class AsyncioDriver:
         self._pending: set[Session] = set()
         self._pending_lock = threading.Lock()
         self._closed = False
+        self._adopted: set[asyncio.Future[Any]] = set()  # a loop holds its tasks weakly
 
     @property
     def forked(self) -> bool:
@@ -96,11 +97,13 @@ class AsyncioDriver:
     def adopt(self, awaitable: Awaitable[T]) -> Work[T]:
         """Wait for ``awaitable`` in a task of the loop."""
         task = asyncio.ensure_future(awaitable, loop=self._loop)
+        self._adopted.add(task)
         work: Work[T] = Work(task.cancel)
 
         def settle(done: asyncio.Future[T]) -> None:
+            self._adopted.discard(done)
             if done.cancelled():
-                work.fail(CancelledError("the host's service was cancelled", reason="cancelled"))
+                work.fail(CancelledError("the host's own code was cancelled", reason="host"))
             else:
                 work.settle_with(done.result)
 

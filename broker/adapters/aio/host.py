@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from broker.adapters.aio.driver import AsyncioDriver
-from broker.adapters.aio.stream import AsyncStream
+from broker.adapters.aio.services import SessionServices
+from broker.adapters.aio.waiting import milliseconds, wait
 from broker.adapters.discovery import find_manifests, load_manifest
 from broker.bus import Bus, Peer
 from broker.clock import Clock
-from broker.errors import CancelledError, SetupError, UsageError
+from broker.errors import SetupError
 from broker.host import (
     ArtifactWindow,
-    DetectedSetup,
     Extension,
     FeatureServices,
     Host,
@@ -26,7 +25,6 @@ from broker.host import (
     McpServer,
     Notice,
     Outcome,
-    RegisteredProvider,
     Session,
     TrustPolicy,
 )
@@ -36,14 +34,11 @@ from broker.wire.feature.results import ToolResult
 from broker.wire.mcp.requests import Progress
 from broker.wire.octet.manifest import Manifest
 from broker.wire.octet.manifest_model import Source
-from broker.wire.octet.migration_models import MigrationImportResult
 from broker.wire.odek.approval import ApprovalRequest
 from broker.wire.odek.config import ServerConfig
 from broker.wire.odek.result import ToolOutput
 
 T = TypeVar("T")
-_ANSWERING: Final[set[asyncio.Future[Any]]] = set()  # a loop holds its tasks weakly
-
 
 Decide: TypeAlias = Callable[[ApprovalRequest], bool | Awaitable[bool]]
 
@@ -104,12 +99,12 @@ class AsyncHost:
 
     def _approve(self, request: ApprovalRequest) -> Outcome[bool]:
         outcome: Outcome[bool] = Outcome()
-        if self._decide is None:
+        if self._decide is None or self._driver is None:
             outcome.succeed(False)
             return outcome
         decision = self._decide(request)
         if not isinstance(decision, bool):
-            return _settling(decision)
+            return self._driver.adopt(decision)
         outcome.succeed(decision)
         return outcome
 
@@ -124,7 +119,6 @@ class AsyncHost:
                 feature_services=self._feature_services,
                 services=self._services,
                 trust=self._trust,
-                awaiting=_settling,
             )
         self._driver.check_usable()
         return self._host, self._driver
@@ -139,7 +133,7 @@ class AsyncHost:
         await self.aclose()
 
 
-class AsyncSession:
+class AsyncSession(SessionServices):
     """One session of an :class:`AsyncHost`; ``session`` is the sans-IO one underneath."""
 
     def __init__(self, session: Session, driver: AsyncioDriver) -> None:
@@ -200,7 +194,7 @@ class AsyncSession:
             extension,
             tool,
             {} if arguments is None else arguments,
-            timeout_ms=None if timeout is None else _milliseconds(timeout),
+            timeout_ms=None if timeout is None else milliseconds(timeout),
         )
         try:
             return await wait(call)
@@ -217,64 +211,6 @@ class AsyncSession:
             if isinstance(outcome, Request):
                 outcome.cancel("user")
             raise
-
-    async def providers(self, extension: str) -> tuple[RegisteredProvider, ...]:
-        """What an extension provides, as soon as it has declared it all; see :meth:`broker.Session.providers`."""
-        self._driver.check_usable()
-        return await wait(self.session.providers(extension))
-
-    def stream(
-        self,
-        provider_id: str,
-        model_id: str,
-        request: Any,
-        *,
-        lease: str | None = None,
-        idle_timeout: float | None = None,
-        timeout: float | None = None,
-    ) -> AsyncStream:
-        """Ask a model that an extension provides; read the events with ``async for``, best inside ``async with``.
-
-        ``idle_timeout`` and ``timeout`` are seconds. Errors: see :meth:`broker.Session.stream` for those of this call,
-        and :class:`~broker.adapters.aio.AsyncStream` for those of reading.
-        """
-        self._driver.check_usable()
-        return AsyncStream(
-            self.session.stream(
-                provider_id,
-                model_id,
-                request,
-                lease=lease,
-                idle_timeout_ms=None if idle_timeout is None else _milliseconds(idle_timeout),
-                timeout_ms=None if timeout is None else _milliseconds(timeout),
-            )
-        )
-
-    def begin_turn(self) -> None:
-        """Say that the host is busy: session changes wait. See :class:`broker.host.SessionControl`."""
-        self.session.control.begin_turn()
-
-    def end_turn(self) -> None:
-        """Say that a turn is over; after the last one, what waits is carried out."""
-        self.session.control.end_turn()
-
-    async def detect_setup(
-        self, extension: str, source_root: str | os.PathLike[str], *, timeout: float | None = None
-    ) -> DetectedSetup:
-        """Have a migration adapter look for a setup; see :meth:`broker.host.MigrationAdapter.detect`."""
-        self._driver.check_usable()
-        adapter = self.session.extension(extension).migration
-        timeout_ms = None if timeout is None else _milliseconds(timeout)
-        return await wait(adapter.detect(os.fspath(source_root), timeout_ms=timeout_ms))
-
-    async def import_setup(
-        self, setup: DetectedSetup, paths: Sequence[str] | None = None, *, timeout: float | None = None
-    ) -> MigrationImportResult:
-        """Have the adapter convert what it detected; see :meth:`broker.host.MigrationAdapter.import_from`."""
-        self._driver.check_usable()
-        adapter = self.session.extension(setup.extension).migration
-        timeout_ms = None if timeout is None else _milliseconds(timeout)
-        return await wait(adapter.import_from(setup, paths, timeout_ms=timeout_ms))
 
     async def start_server(self, config: ServerConfig) -> McpServer:
         """Start an MCP server and wait until its tools are listed and approved.
@@ -310,7 +246,7 @@ class AsyncSession:
         call = self.session.server(server).call(
             tool,
             {} if arguments is None else arguments,
-            timeout_ms=None if timeout is None else _milliseconds(timeout),
+            timeout_ms=None if timeout is None else milliseconds(timeout),
             on_progress=on_progress,
             untrusted=untrusted,
         )
@@ -355,43 +291,6 @@ class AsyncSession:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
-
-
-async def wait(outcome: Outcome[T]) -> T:
-    """Wait for an outcome; cancelling the wait leaves the outcome alone."""
-    if not outcome.done:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def settled(_: Outcome[T]) -> None:
-            if not future.done():
-                future.set_result(None)
-
-        outcome.add_callback(settled)
-        await future
-    return outcome.result()
-
-
-def _settling(answer: Awaitable[T]) -> Outcome[T]:
-    """The outcome of an awaitable, which runs in the loop; if it is cancelled, so is the outcome."""
-    outcome: Outcome[T] = Outcome()
-
-    def done(task: asyncio.Future[T]) -> None:
-        _ANSWERING.discard(task)
-        if task.cancelled():
-            outcome.fail(CancelledError("the host's own code was cancelled", reason="host"))
-        else:
-            outcome.settle_with(task.result)
-
-    task = asyncio.ensure_future(answer)
-    _ANSWERING.add(task)
-    task.add_done_callback(done)
-    return outcome
-
-
-def _milliseconds(seconds: float) -> int:
-    if not 0 < seconds < math.inf:
-        raise UsageError(f"timeout: expected a positive number of seconds, got {seconds!a:.80}", path="timeout")
-    return max(1, round(seconds * 1000))
 
 
 def _load_one(path: str | os.PathLike[str], host_version: str) -> Manifest:

@@ -104,7 +104,7 @@ class ServiceDesk:
     def _outcome(self, incoming: IncomingRequest) -> Outcome[Any]:
         if self._closed:
             raise CapabilityMismatchError(f"{self._generation.name} is being stopped", method=incoming.method)
-        params, principal, awaiting = incoming.model, self._generation.principal, self._session.awaiting
+        params, principal, awaiting = incoming.model, self._generation.principal, self._session.driver.adopt
         if isinstance(params, ThemeSelectParams) and self._services.themes is not None:
             return self._services.themes.select(principal, params, awaiting=awaiting)
         if incoming.method.startswith("session/"):

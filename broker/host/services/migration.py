@@ -33,6 +33,7 @@ from broker.wire.quoting import quote
 from broker.wire.requests import HostRequest
 
 if TYPE_CHECKING:
+    from broker.host.extension import Extension
     from broker.host.generation import Generation
 
 T = TypeVar("T")
@@ -223,6 +224,19 @@ class MigrationAdapter:
         self._at_work = False
         self._detected = None
         outcome.fail(error)
+
+
+def adapter_of(extension: Extension) -> MigrationAdapter:
+    """The serving generation as an adapter; see :attr:`broker.host.Extension.migration`."""
+    generation = extension.generation
+    if generation is None or not generation.alive:
+        raise ExtensionError(
+            f"{extension.name} does not serve: it is {extension.health.value}", extension=extension.name
+        )
+    adapter: MigrationAdapter | None = getattr(generation, "migration", None)
+    if adapter is None:
+        raise CapabilityMismatchError(f"{extension.name} is no migration adapter here", extension=extension.name)
+    return adapter
 
 
 def _first_repeated(paths: Sequence[str]) -> str | None:
