@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from broker.errors import CancelledError, NegotiationError, RemoteError
@@ -174,6 +174,11 @@ def _how(call: Any) -> str:
 @pytest.mark.spec("octet.legacy.parent", "octet.legacy.children-cancelled", "octet.legacy.child-ids")
 @settings(max_examples=300)
 @given(version=VERSIONS, concurrency=st.integers(1, 3), steps=st.lists(STEPS, min_size=10, max_size=40))
+@example(
+    version="0.2",
+    concurrency=1,
+    steps=[*[("call",)] * 7, ("ask", "x", 2), ("ask", "y", 2), ("answer", 2, "result")],
+)
 def test_every_request_ends_as_the_model_says_and_once(
     new_wire: Make, good_answer: Make, version: str, concurrency: int, steps: list[Any]
 ) -> None:

@@ -47,16 +47,20 @@ class FeatureOutbound(Outbound):
         A parent may settle with as many open requests as the queue has places, which is no fault of the extension's.
         """
         self._held_refusals.append(orjson.dumps(refusal(request_id, CANCELLED, message, **data)))
-        self.pump()
+        self._push_refusals()
 
     @property
     def waits(self) -> bool:
         return bool(self._held_refusals) or super().waits
 
     def pump(self) -> None:
+        self._push_refusals()
+        super().pump()
+
+    def _push_refusals(self) -> None:
+        # All that a parent's end takes along go before the next request, whichever of them comes first.
         while self._held_refusals and self.outbox.has_room:
             self.outbox.push(self._held_refusals.popleft())
-        super().pump()
 
     def push_perishable(self, payload: bytes, now_ms: int) -> bool:
         """Queue a frame that is dropped if it has not begun to leave in time; ``False`` when there is no room."""
