@@ -129,8 +129,9 @@ class MigrationAdapter:
 
         Nothing is written: what becomes of the result is the host's to decide. Raises
         :class:`~broker.errors.UsageError` for a setup of an earlier detection or generation and for paths that are no
-        sequence, ``invalid_params`` for a path that was not detected or is named twice. Any error ends the migration, so that it has to be detected anew;
-        so does a source file that is not what it was. Source: octet reference, ``MigrationImportParams``.
+        sequence, ``invalid_params`` for a path that was not detected or is named twice. Any error ends the migration,
+        so that it has to be detected anew; so does a source file that is not what it was. Source: octet reference,
+        ``MigrationImportParams``.
         """
         if setup is not self._detected or self._detected is None:
             raise UsageError("this setup was not the last one that was detected; detect it again", path="setup")
