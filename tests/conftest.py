@@ -10,6 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says something about the machine, not about the code: the first draw of a fresh checkout
+# builds tables of characters, and other work may have the processor meanwhile.
+settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any-machine")
 
 _COLLECTED: pytest.StashKey[dict[str, list[str]]] = pytest.StashKey()
 

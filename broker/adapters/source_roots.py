@@ -41,7 +41,11 @@ class SourceRoots:
         """``source_root`` if it is absolute, canonical, an existing directory, no link, and allowed."""
         if type(source_root) is not str or not os.path.isabs(source_root) or "\0" in source_root:
             raise SetupError(f"source root {source_root!a:.140} is not an absolute path", name="invalid_params")
-        size = len(os.fsencode(source_root))
+        try:
+            size = len(source_root.encode())
+        except UnicodeEncodeError:
+            detail = f"source root {source_root!a:.140} has no UTF-8 form, and no adapter could be told of it"
+            raise SetupError(detail, path="source_root", name="invalid_params") from None
         if size > MAX_MIGRATION_PATH_BYTES:
             raise SetupError(
                 "source root is too long",

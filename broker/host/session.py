@@ -231,8 +231,9 @@ class Session:
         ``timeout_ms`` that of the whole stream.
 
         Raises ``invalid_params`` for a model that is not declared or a request that is not canonical JSON,
-        ``capability_mismatch`` for a provider that is not ready, of another session, or does not stream, and
-        ``resource_exhausted`` for a request over the frame bound. Nothing is sent in those cases.
+        ``capability_mismatch`` for a provider that is not ready, of another session, or does not stream,
+        :class:`UsageError` for a time that is no whole number of milliseconds from 1 on, and ``resource_exhausted`` for
+        a request over the frame bound. Nothing is sent in those cases.
         """
         self._require_open()
         return open_stream(

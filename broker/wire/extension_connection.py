@@ -25,7 +25,7 @@ from broker.wire.events import Closed, Diagnostic
 from broker.wire.framing import LineFramer
 from broker.wire.octet.incoming import IncomingRequest
 from broker.wire.octet.schema import Text, check, refuse
-from broker.wire.octet.settings import ConnectionSettings, Phase
+from broker.wire.octet.settings import ConnectionSettings, Phase, check_duration
 from broker.wire.outbound import Outbound
 from broker.wire.outbox import OutFrame
 from broker.wire.quoting import escape
@@ -91,7 +91,8 @@ class ExtensionConnection(BaseConnection[EventT, OutT]):
         request settles with :class:`~broker.errors.ResultError` and the stream lives. ``on_settled`` is called once.
 
         Raises :class:`~broker.errors.CapabilityMismatchError` when what was negotiated or the phase does not allow the
-        method, :class:`~broker.errors.ResourceExhaustedError` for a frame over the bound or too many waiting requests,
+        method, :class:`~broker.errors.UsageError` for a ``timeout_ms`` that is no whole number from 1 on,
+        :class:`~broker.errors.ResourceExhaustedError` for a frame over the bound or too many waiting requests,
         and for parameters the wire cannot hold :class:`~broker.errors.CanonicalError` on the canonical wire,
         :class:`~broker.errors.InvalidParamsError` on the other. Nothing is sent in those cases.
         """
@@ -102,8 +103,7 @@ class ExtensionConnection(BaseConnection[EventT, OutT]):
             )
         if timeout_ms is None:
             timeout_ms = self._settings.request_timeout_ms
-        elif timeout_ms < 1:
-            raise UsageError(f"timeout_ms must be at least 1, not {timeout_ms}", method=method)
+        check_duration("timeout_ms", timeout_ms, method=method)
         request = HostRequest(
             method=method,
             body=self._encode_body(method, params),

@@ -668,8 +668,8 @@ def test_a_manifest_is_held_against_the_version_the_host_reports(
     assert play(scene, octet_version=version) is starts
 
 
-@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf")])
-def test_a_timeout_is_a_positive_number(play: Any, rogue: Any, timeout: float) -> None:
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), "5", True])
+def test_a_timeout_is_a_positive_number(play: Any, rogue: Any, timeout: Any) -> None:
     path = rogue()
 
     async def scene(session: AsyncSession) -> None:

@@ -292,9 +292,31 @@ def test_what_was_not_declared_is_not_asked_for(open_memory: Open, play: Any) ->
 def test_arguments_of_a_command_are_strings(open_memory: Open, play: Any) -> None:
     world = open_memory()
     of = world.start_feature(play.Contributor, "0.2", more=EVERYTHING).contributions
-    for wrong in ("north", [1], [None]):
-        with pytest.raises(InvalidParamsError):
+    wrong: Any
+    for wrong in ("north", [1], [None], None, 5, iter(["north"])):
+        with pytest.raises(InvalidParamsError, match="a list or tuple of strings"):
             of.execute("go", wrong)
+
+
+@pytest.mark.parametrize("wrong", [[1], 5, None])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda of, wrong: of.execute(wrong),
+        lambda of, wrong: of.run_hook("before_prompt", wrong),
+        lambda of, wrong: of.collect_context(wrong),
+        lambda of, wrong: of.dispose_resource(wrong),
+        lambda of, wrong: of.tell(wrong, {}),
+        lambda of, wrong: of.tell("turn/started", wrong),
+    ],
+)
+def test_what_is_asked_has_its_types(open_memory: Open, play: Any, ask: Any, wrong: Any) -> None:
+    world = open_memory()
+    of = world.start_feature(play.Contributor, "0.2", more=EVERYTHING).contributions
+    with pytest.raises(InvalidParamsError) as caught:
+        ask(of, wrong)
+    assert caught.value.extension == "tide"
+    assert {m["method"] for m in world.script.received if "method" in m} == {"initialize"}
 
 
 @pytest.mark.spec("octet.legacy.collect", "octet.legacy.hooks", "octet.legacy.command")

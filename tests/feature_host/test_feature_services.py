@@ -275,6 +275,21 @@ def test_a_catalogue_changes_whole_or_not_at_all(open_memory: Open, service: Any
 
 
 @pytest.mark.spec("octet.legacy.dynamic-tools")
+def test_a_catalogue_that_no_answer_could_hold_is_not_made(open_memory: Open, service: Any, play: Any) -> None:
+    world = open_memory(service.bind("dynamic_tools"))
+    asker = world.start_feature(play.Asker, "0.2")
+    large = {"type": "object", "description": "x" * 400_000}
+    for name in ("a", "b"):
+        (got,) = world.ask(asker, ["tools/register", {"tools": [tool(name, parameters=large)]}])
+    assert got["revision"] == 2
+    (got,) = world.ask(asker, ["tools/register", {"tools": [tool("c", parameters=large)]}])
+    assert refused(got) == (-32602, "bounds_exceeded")
+    assert [t.name for t in asker.tools] == ["work", "a", "b"]
+    (got,) = world.ask(asker, ["tools/unregister", {"names": ["a"]}])
+    assert (got["revision"], [t["name"] for t in got["tools"]]) == (3, ["work", "b"])
+
+
+@pytest.mark.spec("octet.legacy.dynamic-tools")
 def test_a_call_carries_the_revision_it_was_made_at(open_memory: Open, service: Any, play: Any) -> None:
     world = open_memory(service.bind("dynamic_tools"))
     asker = world.start_feature(play.Asker, "0.4")

@@ -183,6 +183,23 @@ def test_only_what_was_detected_is_imported_each_once(adapter: Adapter) -> None:
         migration.import_from(setup)
 
 
+def test_what_is_no_setup_and_no_paths_is_refused(adapter: Adapter) -> None:
+    nothing: Any = None
+    with pytest.raises(UsageError, match="detect it again"):
+        adapter.extension.migration.import_from(nothing)
+    setup = adapter.detect()
+    paths: Any
+    for paths in ("aider.toml", 5, {"aider.toml"}):
+        with pytest.raises(UsageError, match="paths: needs a sequence"):
+            adapter.extension.migration.import_from(setup, paths)
+    assert adapter.asked("migration/import") == []
+
+
+def test_a_root_that_cannot_be_told_is_refused() -> None:
+    with pytest.raises(SetupError, match="no UTF-8 form"):
+        SourceRoots().check_root(os.fsdecode(b"/srv/\xff"))
+
+
 @pytest.mark.spec("octet.migration.detect-first")
 def test_a_new_generation_has_detected_nothing(adapter: Adapter) -> None:
     setup = adapter.detect()

@@ -163,6 +163,19 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_sent(streams: Stream
     assert streams.extension.generation.desk.streams.next_deadline() is None
 
 
+@pytest.mark.parametrize("time", [0, -1, 1.5, "1000", True, float("nan"), 2**53])
+@pytest.mark.parametrize("name", ["idle_timeout_ms", "timeout_ms"])
+def test_a_time_that_is_none_is_refused_and_leaves_nothing_behind(streams: Streams, name: str, time: Any) -> None:
+    with pytest.raises(UsageError, match="must be a whole number") as caught:
+        streams.session.stream("acme", "small", ASK, **{name: time})
+    assert caught.value.path == name
+    assert streams.extension.generation.desk.streams.next_deadline() is None
+    with pytest.raises(UsageError, match="must be a whole number"):
+        streams.extension.generation.connection.request("provider/stream", {}, timeout_ms=time)
+    streams.driver.advance(1_000)
+    assert not streams.accepted().closed
+
+
 @pytest.mark.spec("octet.provider.stream-refused")
 @pytest.mark.parametrize("reason", [None, "overloaded \x1b[31m"])
 def test_a_refusal_is_final(streams: Streams, reason: str | None) -> None:

@@ -28,6 +28,6 @@ async def wait(outcome: Outcome[T]) -> T:
 
 def milliseconds(seconds: float) -> int:
     """A timeout given in seconds; raises :class:`UsageError` unless it is positive."""
-    if not 0 < seconds < math.inf:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
         raise UsageError(f"timeout: expected a positive number of seconds, got {seconds!a:.80}", path="timeout")
     return max(1, round(seconds * 1000))

@@ -1,22 +1,27 @@
 """The tool catalogue of one process generation: as initialize gave it, and as the extension changed it since.
 
-A change is made whole or not at all, and each one that is made raises the revision by one, from 0. Source: octet notes,
-section 5 (``tools/register``, ``tools/unregister``).
+A change is made whole or not at all, and each one that is made raises the revision by one, from 0. As every change is
+answered with the complete catalogue, one that no line could hold is not made. Source: octet notes, section 5
+(``tools/register``, ``tools/unregister``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from broker.errors import Fault, InvalidParamsError, ResourceExhaustedError
 from broker.host.feature.services import CatalogueChange
-from broker.limits import MAX_TOOLS
+from broker.limits import MAX_FEATURE_LINE_BYTES, MAX_JSON_RPC_ID_BYTES, MAX_TOOLS
 from broker.wire.feature.values import compact_size
 from broker.wire.octet.catalogue import tool_faults
 from broker.wire.octet.models import ToolDefinition
 from broker.wire.octet.schema import encode, refuse
 from broker.wire.quoting import quote
+
+_AROUND: Final = len(b'{"jsonrpc":"2.0","id":"","result":{"revision":9223372036854775807,"tools":[]}}\n')
+_ROOM: Final = MAX_FEATURE_LINE_BYTES - _AROUND - 6 * MAX_JSON_RPC_ID_BYTES
+"""Bytes for the tools in an answer, whatever the id of the request is and however much of it has to be escaped."""
 
 
 class ToolCatalogue:
@@ -35,7 +40,7 @@ class ToolCatalogue:
         """What the catalogue would be with ``tools`` added, each in place of the one of its name if there is one.
 
         Raises :class:`~broker.errors.InvalidParamsError` for a bad or repeated definition and
-        :class:`~broker.errors.ResourceExhaustedError` for too many tools.
+        :class:`~broker.errors.ResourceExhaustedError` for too many tools, or more than an answer can hold.
         """
         names = [tool.name for tool in tools]
         faults = [
@@ -80,5 +85,13 @@ class ToolCatalogue:
                 limit="MAX_TOOLS",
                 observed=len(tools),
                 maximum=MAX_TOOLS,
+            )
+        size = sum(compact_size(encode(tool)) + 1 for tool in tools.values())
+        if size > _ROOM:
+            raise ResourceExhaustedError(
+                f"the catalogue would have {size} bytes, of which a line of the answer can hold {_ROOM}",
+                limit="MAX_FEATURE_LINE_BYTES",
+                observed=size,
+                maximum=_ROOM,
             )
         return CatalogueChange(revision=self.revision + 1, tools=tuple(tools.values()), **names)

@@ -64,8 +64,9 @@ class Contributions:
 
     Each method raises before anything is sent: :class:`~broker.errors.ExtensionError` while nothing serves,
     :class:`~broker.errors.CapabilityMismatchError` for an extension of API 0.3 and for what its manifest does not
-    declare or was not negotiated. A request settles as a tool call does; ``timeout_ms`` covers queueing, writing and
-    waiting.
+    declare or was not negotiated, :class:`~broker.errors.InvalidParamsError` for arguments of another type or that JSON
+    cannot hold, :class:`~broker.errors.ResourceExhaustedError` for a line over the bound. A request settles as a tool
+    call does; ``timeout_ms`` covers queueing, writing and waiting.
     """
 
     def __init__(self, extension: Extension) -> None:
@@ -89,10 +90,10 @@ class Contributions:
     ) -> Request[CommandResult]:
         """Run a command with string arguments."""
         generation = self._serving("commands")
-        if command not in {known.name for known in generation.commands}:
+        if all(command != known.name for known in generation.commands):
             raise self._unknown("command", command)
-        if isinstance(arguments, str) or not all(type(argument) is str for argument in arguments):
-            raise InvalidParamsError("arguments of a command are strings", extension=generation.name, path="arguments")
+        if type(arguments) not in (list, tuple) or not all(type(argument) is str for argument in arguments):
+            raise self._wrong("arguments", "arguments of a command are a list or tuple of strings")
         params = {"name": command, "arguments": list(arguments), "context": generation.context()}
         return self._send(generation, "command/execute", params, decode_command_result, timeout_ms)
 
@@ -104,7 +105,7 @@ class Contributions:
         feature = HOOK_FEATURES.get(hook)
         if feature is not None and not generation.has(feature):
             raise self._refused(f"hook {hook} needs {feature}, which was not negotiated")
-        params = {"hook": hook, "payload": dict(payload), "context": generation.context()}
+        params = {"hook": hook, "payload": self._members("payload", payload), "context": generation.context()}
         return self._send(generation, "hook/run", params, decode_hook_result(hook), timeout_ms)
 
     def collect_context(self, prompt: str, *, timeout_ms: int | None = None) -> Request[tuple[ContextItem, ...]]:
@@ -112,6 +113,8 @@ class Contributions:
         generation = self._serving("context")
         if not generation.manifest.contributes.context:
             raise self._refused("its manifest does not declare context")
+        if type(prompt) is not str:
+            raise self._wrong("prompt", f"a prompt is a string, not {type(prompt).__name__}")
         params = {"prompt": prompt, "context": generation.context()}
         return self._send(generation, "context/collect", params, decode_context, timeout_ms)
 
@@ -149,7 +152,8 @@ class Contributions:
     def dispose_resource(self, fields: Mapping[str, Any], *, timeout_ms: int | None = None) -> Request[EmptyResult]:
         """Say that a resource of the extension is no longer referred to; needs ``resource_refs_v1``."""
         generation = self._serving("resources")
-        return self._send(generation, "resource/dispose", dict(fields), decode_empty("resource/dispose"), timeout_ms)
+        params = self._members("fields", fields)
+        return self._send(generation, "resource/dispose", params, decode_empty("resource/dispose"), timeout_ms)
 
     def tell(self, event: str, fields: Mapping[str, Any]) -> bool:
         """Tell of a lifecycle event such as ``turn/started``, best effort; whether it is on its way.
@@ -158,7 +162,9 @@ class Contributions:
         :class:`~broker.errors.CapabilityMismatchError` when the feature of the event was not negotiated.
         """
         generation = self._serving("lifecycle events")
-        sent = generation.connection.notify(event, dict(fields))
+        if type(event) is not str:
+            raise self._wrong("event", f"an event is told by its name, not {type(event).__name__}")
+        sent = generation.connection.notify(event, self._members("fields", fields))
         generation.session.changed()
         return sent
 
@@ -189,6 +195,14 @@ class Contributions:
         )
         generation.session.changed()
         return request
+
+    def _members(self, path: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        if not isinstance(fields, Mapping):
+            raise self._wrong(path, f"{path} must be a mapping, not {type(fields).__name__}")
+        return dict(fields)
+
+    def _wrong(self, path: str, why: str) -> InvalidParamsError:
+        return InvalidParamsError(f"{self._extension.name}: {why}", extension=self._extension.name, path=path)
 
     def _refused(self, why: str) -> CapabilityMismatchError:
         return CapabilityMismatchError(f"{self._extension.name}: {why}", extension=self._extension.name)

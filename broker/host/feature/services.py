@@ -14,13 +14,13 @@ Source: octet notes, section 5.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 from attrs import field, frozen
 
 from broker.errors import UsageError
-from broker.host.outcome import Outcome
+from broker.host.services.asking import Answer, require_methods
 from broker.wire.feature.features import FEATURES, SERVICES
 from broker.wire.feature.models import (
     Confirmation,
@@ -34,7 +34,7 @@ from broker.wire.octet.models import ToolDefinition
 
 T = TypeVar("T")
 
-Reply: TypeAlias = T | Outcome[T] | Awaitable[T]
+Reply: TypeAlias = Answer[T]
 """An answer now or later."""
 
 Decision: TypeAlias = Literal["allow", "ask", "deny"]
@@ -294,6 +294,12 @@ _METHODS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
+def _names(value: Collection[str]) -> frozenset[str]:
+    if isinstance(value, str) or not isinstance(value, Collection):
+        raise UsageError(f"features are named in a collection, not {type(value).__name__}", path="honoured")
+    return frozenset(value)
+
+
 @frozen(kw_only=True)
 class FeatureServices:
     """Everything a host binds for extensions of API 0.1, 0.2 and 0.4.
@@ -329,16 +335,18 @@ class FeatureServices:
     status: StatusSink | None = None
     presentation: Presentation | None = None
     progress: ProgressSink | None = None
-    honoured: frozenset[str] = field(default=frozenset(), converter=frozenset)
-    withheld: frozenset[str] = field(default=frozenset(), converter=frozenset)
+    honoured: frozenset[str] = field(default=frozenset(), converter=_names)
+    withheld: frozenset[str] = field(default=frozenset(), converter=_names)
     host_context: Callable[[Origin], Mapping[str, Any]] | None = None
 
     def __attrs_post_init__(self) -> None:
         for name in sorted(self.bound):
-            for method in _METHODS.get(name, ("run",)):
-                if not callable(getattr(getattr(self, name), method, None)):
-                    raise UsageError(f"{name}: a service bound there needs a method {method}", path=name)
-        for name in sorted(self.honoured | self.withheld):
+            require_methods(getattr(self, name), name, *_METHODS.get(name, ("run",)))
+        if self.host_context is not None and not callable(self.host_context):
+            raise UsageError(
+                f"host_context: is called, and {type(self.host_context).__name__} cannot be", path="host_context"
+            )
+        for name in sorted(self.honoured | self.withheld, key=str):
             row = FEATURES.get(name)
             if row is None or row.required:
                 raise UsageError(f"{name!a:.80} is not an optional feature", path="honoured")

@@ -29,6 +29,16 @@ class Principal:
     generation: int
 
 
+def require_methods(bound: object, path: str, *methods: str) -> None:
+    """Raise :class:`~broker.errors.UsageError` unless what a host binds under ``path`` has these methods.
+
+    A service that lacks one would be offered to extensions, and fail when the first of them asks.
+    """
+    for method in methods:
+        if isinstance(bound, type) or not callable(getattr(bound, method, None)):
+            raise UsageError(f"{path}: a service bound there needs a method {method}", path=path)
+
+
 def ask(call: Callable[..., Answer[T]], *arguments: Any, awaiting: Awaiting | None = None) -> Outcome[T]:
     """Call the host's code; what it raises, now or later, is the outcome's error.
 

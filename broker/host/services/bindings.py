@@ -5,10 +5,11 @@ from __future__ import annotations
 from attrs import frozen
 
 from broker.errors import UsageError
+from broker.host.services.asking import require_methods
 from broker.host.services.migration import SourceAccess
 from broker.host.services.provider_auth import AuthPolicy
 from broker.host.services.registry import ProviderRegistry
-from broker.host.services.session_control import SessionDriver
+from broker.host.services.session_control import DRIVER_METHODS, SessionDriver
 from broker.host.services.themes import ThemeCatalogue
 from broker.wire.octet.manifest_model import Manifest
 
@@ -25,6 +26,8 @@ class HostServices:
     - ``auth_policy`` decides about ``provider_auth``. Without it the answers are fixed by the kind of authorisation.
     - ``migrations`` says which directories adapters may read, for ``migration.adapter.v1``; see
       :class:`broker.adapters.source_roots.SourceRoots`.
+
+    Raises :class:`~broker.errors.UsageError` for something that cannot be what it is bound as.
     """
 
     session_driver: SessionDriver | None = None
@@ -34,6 +37,18 @@ class HostServices:
     migrations: SourceAccess | None = None
 
     def __attrs_post_init__(self) -> None:
+        if self.session_driver is not None:
+            require_methods(self.session_driver, "session_driver", *DRIVER_METHODS)
+        if self.migrations is not None:
+            require_methods(self.migrations, "migrations", "check_root", "survey")
+        for name, kind in (("themes", ThemeCatalogue), ("providers", ProviderRegistry)):
+            if not isinstance(getattr(self, name), kind | None):
+                found = type(getattr(self, name)).__name__
+                raise UsageError(f"{name}: needs a {kind.__name__}, not {found}", path=name)
+        if self.auth_policy is not None and not callable(self.auth_policy):
+            raise UsageError(
+                f"auth_policy: is called, and {type(self.auth_policy).__name__} cannot be", path="auth_policy"
+            )
         if self.auth_policy is not None and self.providers is None:
             raise UsageError("auth_policy decides about providers, and there is no registry of them", path="providers")
 

@@ -128,12 +128,15 @@ class MigrationAdapter:
         """Have the adapter convert the setup it has just detected, or those of its files that ``paths`` names.
 
         Nothing is written: what becomes of the result is the host's to decide. Raises
-        :class:`~broker.errors.UsageError` for a setup of an earlier detection or generation, ``invalid_params`` for a
-        path that was not detected or is named twice. Any error ends the migration, so that it has to be detected anew;
-        so does a source file that is not what it was. Source: octet reference, ``MigrationImportParams``.
+        :class:`~broker.errors.UsageError` for a setup of an earlier detection or generation and for paths that are no
+        sequence, ``invalid_params`` for a path that was not detected or is named twice. Any error ends the migration,
+        so that it has to be detected anew; so does a source file that is not what it was. Source: octet reference,
+        ``MigrationImportParams``.
         """
-        if setup is not self._detected:
+        if setup is not self._detected or self._detected is None:
             raise UsageError("this setup was not the last one that was detected; detect it again", path="setup")
+        if isinstance(paths, str) or not isinstance(paths, Sequence | None):
+            raise UsageError(f"paths: needs a sequence of them, not {type(paths).__name__}", path="paths")
         chosen = setup.config_paths if paths is None else tuple(paths)
         if not setup.result.detected:
             raise InvalidParamsError("nothing was detected there", path="setup")

@@ -8,13 +8,13 @@ octet reference, models ``Session*Params``; octet notes, section 4.3; design, de
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from attrs import define, field
 
 from broker.errors import BrokerError, InternalError, ResourceExhaustedError, UsageError
 from broker.host.outcome import Outcome
-from broker.host.services.asking import Answer, Awaiting, Principal, ask
+from broker.host.services.asking import Answer, Awaiting, Principal, ask, require_methods
 from broker.limits import MAX_SESSION_REQUESTS_PER_PROCESS, MAX_SESSION_REQUESTS_QUEUED
 from broker.wire.octet.schema import check
 from broker.wire.octet.session_models import (
@@ -25,6 +25,8 @@ from broker.wire.octet.session_models import (
     SessionSwitchParams,
 )
 from broker.wire.quoting import escape
+
+DRIVER_METHODS: Final = ("create", "fork", "switch", "reload")
 
 
 class SessionDriver(Protocol):
@@ -96,7 +98,11 @@ class SessionControl:
         self._pump()
 
     def activate(self, driver: SessionDriver) -> None:
-        """From now on let ``driver`` make the changes; what waits is for it as well."""
+        """From now on let ``driver`` make the changes; what waits is for it as well.
+
+        Raises :class:`~broker.errors.UsageError` for one without the methods of a :class:`SessionDriver`.
+        """
+        require_methods(driver, "session_driver", *DRIVER_METHODS)
         self._driver = driver
         self._pump()
 

@@ -30,6 +30,7 @@ from broker.limits import (
 )
 from broker.wire.jsonrpc import ABSENT
 from broker.wire.octet.schema import Text, check, decode, refuse
+from broker.wire.octet.settings import check_duration
 from broker.wire.octet.stream_models import (
     ProviderStreamAccepted,
     ProviderStreamEvent,
@@ -72,6 +73,8 @@ class StreamTable:
         total_ms: int,
     ) -> ProviderStream:
         """Ask for a stream; see :meth:`broker.Session.stream`."""
+        check_duration("idle_timeout_ms", idle_ms, method="provider/stream")
+        check_duration("timeout_ms", total_ms, method="provider/stream")
         if request is None:
             raise InvalidParamsError("request: null is not allowed", path="request")
         self._count += 1

@@ -42,11 +42,20 @@ class ThemeCatalogue:
     ``project``) is refused. ``extensions`` names those that are offered the service at all; without it all are. Some
     programs for octet 0.3 refuse an offer that has it, so naming them is the safe way. ``decide`` has the last word,
     and may apply the theme: it answers with a :class:`ThemeSelectResult`; without it the theme is ``selected``.
+
+    Raises :class:`~broker.errors.UsageError` for a catalogue of another shape, and for a theme id that is empty or over
+    128 bytes.
     """
 
     def __init__(
         self, themes: Mapping[str, str], *, extensions: Collection[str] | None = None, decide: Decide | None = None
     ) -> None:
+        if not isinstance(themes, Mapping) or not all(type(text) is str for pair in themes.items() for text in pair):
+            raise UsageError("themes: needs a mapping of theme ids to where each comes from", path="themes")
+        if isinstance(extensions, str):
+            raise UsageError("extensions: needs a collection of names, not one name", path="extensions")
+        if decide is not None and not callable(decide):
+            raise UsageError(f"decide: is called, and {type(decide).__name__} cannot be", path="decide")
         for theme_id in themes:
             if not theme_id or utf8_length(theme_id) > MAX_THEME_ID_BYTES:
                 raise UsageError(
