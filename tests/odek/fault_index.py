@@ -1,8 +1,9 @@
 """Which test shows each numbered fault of an MCP host, or why none does.
 
 The numbers are those of the fault catalogue behind the odek decisions: 1 to 19 transport, 20 to 31 configuration,
-32 to 34 names, 35 to 44 results, 45 to 56 envelopes, 57 to 71 references, 72 to 78 forgery, 106 to 122 the rest that
-concerns servers. A value that begins with ``tests/`` is a test; any other is the reason why there is none here.
+32 to 34 names, 35 to 44 results, 45 to 56 envelopes, 57 to 71 references, 72 to 78 forgery, 104 to 106 references to
+outside state, 107 to 122 the rest that concerns servers and sub-agents. A value that begins
+with ``tests/`` is a test; any other is the reason why there is none here.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ HANDSHAKE = "tests/mcp/test_mcp_handshake.py::"
 CONFIG = "tests/odek/test_odek_config.py::"
 ENVIRONMENT = "tests/odek/test_odek_environment.py::"
 RESULT = "tests/odek/test_odek_result.py::"
+EXTERNAL = "tests/odek/test_odek_external_ref.py::"
 REF = "tests/odek/test_odek_artifact_ref.py::"
 FILES = "tests/artifacts/test_artifact_files.py::"
 REGISTRY = "tests/artifacts/test_artifact_registry.py::"
@@ -139,7 +141,17 @@ FAULTS: dict[int, tuple[str, ...]] = {
         RESULT + "test_joiners_survive_and_the_id_is_quoted",
     ),
     78: (RESULT + "test_a_metadata_line", SERVER + "test_an_artifact_is_verified_shown_and_read_by_id"),
-    106: ("about a shorthand of the command line for references to outside state, which is built with the budgets",),
+    104: (
+        EXTERNAL + "test_other_kinds",
+        EXTERNAL + "test_lengths_count_characters",
+        EXTERNAL + "test_control_characters_are_refused",
+        EXTERNAL + "test_what_cannot_be_kept_keeps_nothing",
+    ),
+    105: (
+        EXTERNAL + "test_the_same_reference_twice_is_one",
+        EXTERNAL + "test_references_are_compared_as_they_are_kept",
+    ),
+    106: (EXTERNAL + "test_what_a_command_line_may_say",),
     107: (REGISTRY + "test_a_file_that_became_a_link_outside",),
     108: (
         REGISTRY + "test_other_content_of_the_same_size",
