@@ -209,6 +209,7 @@ MAX_CHILD_SUMMARY_CHARS: Final = _limit("MAX_CHILD_SUMMARY_CHARS", 120, "charact
 MAX_CHILD_SUMMARY_BYTES: Final = _limit("MAX_CHILD_SUMMARY_BYTES", 4_096, "bytes", "design", "the beginning of a file in which its first line is looked for")
 MAX_SCANNED_ENTRIES: Final = _limit("MAX_SCANNED_ENTRIES", 16_384, "entries", "design", "entries of a task's directory that are looked at")
 MAX_CHILD_NOTES: Final = _limit("MAX_CHILD_NOTES", 64, "notes", "design", "notes on what was left out of one task's artifacts; a last one counts the rest")
+MAX_CHILD_NOTE_CHARS: Final = _limit("MAX_CHILD_NOTE_CHARS", 256, "characters", "design", "one such note of a task as its parent shows it")
 MAX_INLINE_TEXT_BYTES: Final = _limit("MAX_INLINE_TEXT_BYTES", 32_768, "bytes", "odek", "a task's text artifact that is shown with its content")
 MAX_INLINE_TEXTS_BYTES: Final = _limit("MAX_INLINE_TEXTS_BYTES", 131_072, "bytes", "odek notes 8.4", "such contents of one call together; larger ones go first")
 

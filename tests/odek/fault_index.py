@@ -12,6 +12,7 @@ CALLS = "tests/mcp/test_mcp_calls.py::"
 LINES = "tests/mcp/test_mcp_lines.py::"
 CATALOGUE = "tests/mcp/test_mcp_catalogue.py::"
 HANDSHAKE = "tests/mcp/test_mcp_handshake.py::"
+CHILD = "tests/odek/test_odek_child_artifacts.py::"
 CONFIG = "tests/odek/test_odek_config.py::"
 ENVIRONMENT = "tests/odek/test_odek_environment.py::"
 RESULT = "tests/odek/test_odek_result.py::"
@@ -19,11 +20,12 @@ EXTERNAL = "tests/odek/test_odek_external_ref.py::"
 REF = "tests/odek/test_odek_artifact_ref.py::"
 FILES = "tests/artifacts/test_artifact_files.py::"
 REGISTRY = "tests/artifacts/test_artifact_registry.py::"
+CHILDREN = "tests/artifacts/test_child_results.py::"
+TASKS = "tests/artifacts/test_task_directories.py::"
 SERVER = "tests/mcp_host/test_server_calls.py::"
 STARTING = "tests/mcp_host/test_server_starting.py::"
 PROCESS = "tests/mcp_host/test_server_processes.py::"
 
-_CHILDREN = "about the result channel of sub-agents, which is built with the event stream and the budgets"
 _EVENTS = "about the event stream, which is built with the budgets"
 
 FAULTS: dict[int, tuple[str, ...]] = {
@@ -152,21 +154,38 @@ FAULTS: dict[int, tuple[str, ...]] = {
         EXTERNAL + "test_references_are_compared_as_they_are_kept",
     ),
     106: (EXTERNAL + "test_what_a_command_line_may_say",),
-    107: (REGISTRY + "test_a_file_that_became_a_link_outside",),
+    107: (
+        REGISTRY + "test_a_file_that_became_a_link_outside",
+        CHILDREN + "test_any_doubt_about_the_file_gives_an_error_and_no_bytes",
+    ),
     108: (
         REGISTRY + "test_other_content_of_the_same_size",
         SERVER + "test_an_artifact_replaced_after_it_was_accepted_gives_no_bytes",
     ),
-    109: (REGISTRY + "test_without_a_digest_nothing_is_read",),
+    109: (
+        REGISTRY + "test_without_a_digest_nothing_is_read",
+        CHILDREN + "test_any_doubt_about_the_file_gives_an_error_and_no_bytes",
+    ),
     110: (REGISTRY + "test_a_file_that_is_gone",),
-    111: (REGISTRY + "test_an_id_is_never_a_path",),
+    111: (
+        REGISTRY + "test_an_id_is_never_a_path",
+        CHILDREN + "test_a_call_that_is_wrong_gives_an_error_and_no_bytes",
+    ),
     112: (
         REGISTRY + "test_the_first_of_an_id_keeps_it",
+        CHILDREN + "test_an_id_of_two_tasks",
         SERVER + "test_the_second_artifact_of_an_id_has_a_name_of_its_own",
     ),
-    113: (_CHILDREN,),
-    114: (_CHILDREN,),
-    115: (_CHILDREN,),
+    113: (
+        CHILDREN + "test_a_reference_that_does_not_hold_is_dropped",
+        CHILD + "test_a_bad_reference_is_dropped_and_the_rest_stays",
+    ),
+    114: (
+        TASKS + "test_only_regular_files_at_the_top_are_artifacts",
+        TASKS + "test_64_artifacts_and_the_largest_of_them",
+        TASKS + "test_64_mebibytes_and_the_largest_first",
+    ),
+    115: ("about the usage that a child reports, which is charged to the budget and built with it",),
     116: (RESULT + "test_ids_are_unique_over_merged_envelopes_and_as_shown",),
     117: (
         LINES + "test_exactly_the_bound_passes_and_one_more_does_not",

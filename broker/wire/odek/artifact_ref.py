@@ -43,6 +43,12 @@ class ArtifactRef:
     size_bytes: int | None = None
     summary: str | None = None
 
+    def to_json(self) -> dict[str, Any]:
+        """The reference as an object of the contract, without what it does not declare."""
+        value: dict[str, Any] = {"schema": REF_SCHEMA, "id": self.id, "uri": self.uri, "media_type": self.media_type}
+        optional = {"sha256": self.sha256, "size_bytes": self.size_bytes, "summary": self.summary}
+        return value | {key: member for key, member in optional.items() if member is not None}
+
 
 def read_ref(value: Any, *, place: str) -> ArtifactRef:
     """The reference that the JSON ``value`` is; unknown members are ignored.
