@@ -200,6 +200,7 @@ MAX_EXTERNAL_KIND_CHARS: Final = _limit("MAX_EXTERNAL_KIND_CHARS", 64, "characte
 MAX_EXTERNAL_URI_CHARS: Final = _limit("MAX_EXTERNAL_URI_CHARS", 2_048, "characters", "odek", "the URI of such a reference, after its redaction too")
 MAX_EXTERNAL_AUTHOR_CHARS: Final = _limit("MAX_EXTERNAL_AUTHOR_CHARS", 128, "characters", "odek", "who made such a reference")
 MAX_EXTERNAL_REFS: Final = _limit("MAX_EXTERNAL_REFS", 1_024, "references", "design", "references to outside state of one session")
+MAX_REDACTION_ROUNDS: Final = _limit("MAX_REDACTION_ROUNDS", 8, "rounds", "design", "times secrets are looked for in the URI of such a reference, since taking one out may bring another to light")
 MAX_SESSION_FILE_BYTES: Final = _limit("MAX_SESSION_FILE_BYTES", 268_435_456, "bytes", "design", "a session file that references are kept in; most of it is the host's own")
 
 # -- odek results of sub-agents ----------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -212,6 +213,30 @@ def test_references_are_compared_as_they_are_kept() -> None:
     assert again.add([secret]) == 0
     assert again.to_json() == refs.to_json()
     assert [ref.uri for ref in again] == ["https://u:[REDACTED]@ci.test/1"]
+
+
+@pytest.mark.spec("odek.external-ref.deduplicated")
+def test_a_secret_that_another_one_hid_is_found() -> None:
+    """A redaction may see one secret only once another is gone; what is kept is what it finds nothing more in."""
+    rounds: list[str] = []
+
+    def redact(text: str) -> str:
+        rounds.append(text)
+        return re.sub(r"\bsk-\w+", "[X]", text.replace("hunter2", "[X]"))
+
+    secret = make_ref(uri="https://ci.test/hunter2sk-secret")
+    refs = ExternalRefs(ManualClock(), [secret], redact=redact)
+    assert [ref.uri for ref in refs] == ["https://ci.test/[X][X]"]
+    assert len(rounds) == 2
+    assert ExternalRefs(ManualClock(), refs, redact=redact).add([secret]) == 0
+
+    def restless(text: str) -> str:
+        rounds.append(text)
+        return text + "."
+
+    rounds.clear()
+    ExternalRefs(ManualClock(), [secret], redact=restless)
+    assert len(rounds) == 8
 
 
 def test_what_cannot_be_kept_keeps_nothing() -> None:

@@ -23,13 +23,14 @@ from broker.limits import (
     MAX_EXTERNAL_KIND_CHARS,
     MAX_EXTERNAL_REFS,
     MAX_EXTERNAL_URI_CHARS,
+    MAX_REDACTION_ROUNDS,
     MAX_REPORTED_FAULTS,
 )
 from broker.wire.jsonrpc import json_type
 from broker.wire.quoting import CONTROL_CHARACTER, quote
 
 Redact: TypeAlias = Callable[[str], str]
-"""Takes secrets out of a text; a text it returned must pass it unchanged."""
+"""Takes secrets out of a text."""
 
 COMMAND_LINE_AUTHOR: Final = "cli"
 """``created_by`` of a reference given on a command line that names no other."""
@@ -106,7 +107,7 @@ class ExternalRefs:
         kept = dict(self._refs)
         now = rfc3339(self._clock.unix_ms())
         for ref in refs:
-            clean = ref if self._redact is None else evolve(ref, uri=self._redact(ref.uri))
+            clean = self._clean(ref)
             if clean.key not in kept:
                 kept[clean.key] = clean if clean.created_at is not None else evolve(clean, created_at=now)
         if len(kept) > MAX_EXTERNAL_REFS:
@@ -119,6 +120,17 @@ class ExternalRefs:
         added = len(kept) - len(self._refs)
         self._refs = kept
         return added
+
+    def _clean(self, ref: ExternalRef) -> ExternalRef:
+        """``ref`` as it is kept. What is kept passes unchanged, so that it is the same when it is added again."""
+        if self._redact is None:
+            return ref
+        uri = self._redact(ref.uri)
+        for _ in range(MAX_REDACTION_ROUNDS - 1):
+            before, uri = uri, self._redact(uri)
+            if uri == before:
+                break
+        return ref if uri == ref.uri else evolve(ref, uri=uri)
 
     def to_json(self) -> list[dict[str, Any]]:
         """The references as a session keeps them under ``external_refs``."""
