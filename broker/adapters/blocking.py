@@ -15,7 +15,7 @@ from broker.adapters.aio.host import Decide
 from broker.bus import Bus, Peer
 from broker.clock import Clock
 from broker.errors import CancelledError, UsageError
-from broker.host import ArtifactWindow, Extension, FeatureServices, HostSettings, McpServer, Notice, Outcome
+from broker.host import ArtifactWindow, Extension, FeatureServices, HostSettings, McpServer, Notice, Outcome, Session
 from broker.host.feature import Contributions
 from broker.host.feature.services import NO_SERVICES
 from broker.wire.feature.results import ToolResult
@@ -192,6 +192,22 @@ class BlockingSession:
             return self._session.add_observer(observer)
 
         return self._loop.run(add())
+
+    def watch(self, watch: Callable[[Session], Callable[[], None]]) -> Callable[[], None]:
+        """Have ``watch``, such as :meth:`broker.adapters.otel.Telemetry.watch`, watch the session underneath.
+
+        It is called in the host's thread, and so is what it gives to end that: the function given here calls it there.
+        """
+
+        async def begin() -> Callable[[], None]:
+            return watch(self._session.session)
+
+        unwatch = self._loop.run(begin())
+
+        async def end() -> None:
+            unwatch()
+
+        return lambda: self._loop.run(end())
 
     def start(
         self, manifest: Manifest | str | os.PathLike[str], *, flags: Mapping[str, Any] | None = None

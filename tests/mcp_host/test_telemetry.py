@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,10 +26,12 @@ from opentelemetry.trace import SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from broker import Field
+from broker.adapters.blocking import BlockingHost
 from broker.adapters.otel import Telemetry
 from broker.errors import BrokerError, CapabilityMismatchError, InvalidParamsError, UsageError
 from broker.testing import ScriptedExtension, ScriptedServer
 from broker.wire.octet.manifest import parse_manifest
+from broker.wire.odek.config import ServerConfig
 
 World = Any
 MANIFEST = b"""name = "ext"
@@ -244,6 +248,25 @@ def test_starts_are_spans(world: World, recorder: Recorder) -> None:
     }
 
 
+def test_a_reload_is_counted_and_a_restart_is_a_start(world: World, recorder: Recorder) -> None:
+    made: list[Echo] = []
+    recorder.telemetry.watch(world.session)
+    world.makers["ext"] = lambda generation: made.append(Echo()) or made[-1]
+    extension = world.session.add(parse_manifest(MANIFEST, path="/ext/ext/extension.toml"))
+    world.settle(extension.start())
+    world.settle(extension.reload())
+    assert recorder.ended() == [("start ext", None)]
+    made[1].exit(1)
+    world.driver.run()
+    for _ in range(20):
+        world.driver.advance(50)
+    assert len(made) == 3
+    assert recorder.ended() == [("start ext", None)]
+    values = recorder.values("broker.extension")
+    assert values["broker.extension.starts"] == {("ext", "completed"): 3}
+    assert values["broker.extension.exits"] == {("ext", "completed"): 1, ("ext", "failed"): 1}
+
+
 def test_a_start_that_nobody_watches_to_its_end(world: World, recorder: Recorder) -> None:
     class Silent(ScriptedServer):
         def on_message(self, message: Any) -> None:
@@ -385,3 +408,36 @@ def test_the_api_alone_does_nothing(world: World) -> None:
     world.settle(server.call("echo", {}))
     params = next(message["params"] for message in made[0].received if message["method"] == "tools/call")
     assert "_meta" not in params
+
+
+def test_a_call_without_a_loop_belongs_to_the_callers_span(recorder: Recorder, tmp_path: Path) -> None:
+    """The host's thread is another, and a real server hears of the span."""
+    body = """
+import json, sys
+def say(identifier, result): print(json.dumps({"jsonrpc": "2.0", "id": identifier, "result": result}), flush=True)
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["method"] == "initialize":
+        info = {"name": "s", "version": "0"}
+        say(message["id"], {"protocolVersion": "2025-03-26", "capabilities": {"tools": {}}, "serverInfo": info})
+    elif message["method"] == "tools/list":
+        say(message["id"], {"tools": [{"name": "meta"}]})
+    elif message["method"] == "tools/call":
+        text = json.dumps(message["params"].get("_meta", {}))
+        say(message["id"], {"content": [{"type": "text", "text": text}]})
+"""
+    config = ServerConfig(name="srv", source="operator", command=sys.executable, args=("-c", body))
+    with BlockingHost() as host:
+        session = host.open_session(tmp_path)
+        unwatch = session.watch(recorder.telemetry.watch)
+        session.start_server(config)
+        with recorder.tracers.get_tracer("test").start_as_current_span("turn") as turn:
+            output = session.call_server("srv", "meta")
+        unwatch()
+        with pytest.raises(KeyError):
+            json.loads(session.call_server("srv", "meta").text)["traceparent"]
+    spans = {span.name: span for span in recorder.spans()}
+    call = spans["execute_tool meta"]
+    assert call.parent is not None
+    assert call.parent.span_id == turn.get_span_context().span_id
+    assert json.loads(output.text)["traceparent"].split("-")[1:3] == [*ids(call)]

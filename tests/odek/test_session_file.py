@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import stat
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -250,3 +251,39 @@ def test_a_reference_is_never_followed(file: SessionFile, tmp_path: Path) -> Non
     opened = {os.fspath(arguments[0]) for event, arguments in touched if event == "open" and arguments[0] is not None}
     assert {event for event, _ in touched} == {"open"}
     assert all(path == file.path or path == str(tmp_path) or "/.session.json-" in path for path in opened)
+
+
+@pytest.mark.spec("odek.external-ref.deduplicated")
+def test_a_writer_that_is_killed_loses_nothing(tmp_path: Path) -> None:
+    """SIGKILL at any moment: the file is whole, and every reference whose ``add`` returned is in it."""
+    path = tmp_path / "session.json"
+    path.write_text('{"messages": ["kept"]}')
+    program = """
+import itertools, os, sys
+from broker.adapters.session_file import SessionFile
+from broker.wire.odek.external_ref import ExternalRef
+file = SessionFile(sys.argv[1])
+for number in itertools.count(int(sys.argv[2])):
+    file.add([ExternalRef("run", f"x:{number}", "writer")])
+    os.write(1, b".")
+"""
+    expected = 0
+    for round_number in range(6):
+        with subprocess.Popen(
+            [sys.executable, "-c", program, str(path), str(expected)],
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        ) as writer:
+            assert writer.stdout is not None
+            done = len(os.read(writer.stdout.fileno(), 1))
+            while done < 3 * round_number:
+                done += len(os.read(writer.stdout.fileno(), 64))
+            writer.kill()
+            done += len(writer.stdout.read())
+        uris = [ref.uri for ref in SessionFile(path).load()]
+        assert expected + done <= len(uris) <= expected + done + 1
+        assert uris == [f"x:{number}" for number in range(len(uris))]
+        expected = len(uris)
+        assert json.loads(path.read_text())["messages"] == ["kept"]
+    SessionFile(path).add([ExternalRef("run", "x:last", "writer")])
+    assert len(SessionFile(path).load()) == expected + 1
