@@ -28,8 +28,8 @@ try:
     from opentelemetry.metrics import CallbackOptions, Histogram, Observation
     from opentelemetry.propagators.textmap import TextMapPropagator
     from opentelemetry.trace import Span, SpanKind, StatusCode
-except ImportError as missing:
-    raise ImportError("broker.adapters.otel needs the extra 'otel': pip install 'extension-broker[otel]'") from missing
+except ImportError as _missing:
+    raise ImportError("broker.adapters.otel needs the extra 'otel': pip install 'extension-broker[otel]'") from _missing
 
 SCOPE: Final = "broker"
 """The name of the instrumentation scope."""

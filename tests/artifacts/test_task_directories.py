@@ -344,3 +344,47 @@ def test_a_staging_directory_that_is_none(root: Path, tmp_path: Path) -> None:
         relocate_artifacts(tmp_path / "elsewhere", tmp_path / "missing")
     assert (tmp_path / "elsewhere" / "private").read_text() == "private"
     assert os.listdir(root) == []
+
+
+@pytest.mark.parametrize("device", ["other"], indirect=True)
+@pytest.mark.parametrize("change", ["too-long", "link"])
+def test_what_another_file_system_does_not_give(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: Callable[[], None], change: str
+) -> None:
+    """A file that has to be copied is copied through one descriptor, within the bound, or stays where it is."""
+    staging = tmp_path / "staging"
+    staging.mkdir()
+    (staging / "a").write_text("12345")
+    (staging / "b").write_text("1234")
+    monkeypatch.setattr(child_artifacts, "MAX_ARTIFACT_BYTES", 4)
+    if change == "link":
+        real = child_artifacts.read_bounded
+
+        def read_bounded(file: str, maximum: int) -> bytes:
+            if file.endswith("/a"):
+                os.unlink(file)
+                os.symlink("/etc/passwd", file)
+            return real(file, maximum)
+
+        monkeypatch.setattr(child_artifacts, "read_bounded", read_bounded)
+    device()
+    problem = "File too large" if change == "too-long" else "it is no regular file any more"
+    assert relocate_artifacts(staging, root) == (f"'a' is left out: it cannot be moved: {problem}",)
+    assert os.listdir(staging) == ["a"]
+    assert os.listdir(root) == ["b"]
+
+
+def test_a_file_that_goes_while_the_directory_is_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "a").write_text("a")
+    (root / "b").write_text("b")
+    real = os.stat
+
+    def found(path: Any, **options: Any) -> os.stat_result:
+        if path == "a" and "dir_fd" in options:
+            (root / "a").unlink(missing_ok=True)
+        return real(path, **options)
+
+    monkeypatch.setattr(child_artifacts.os, "stat", found)
+    collected = collect_artifacts(root)
+    assert [ref.id for ref in collected.artifacts] == ["b"]
+    assert collected.notes == ("'a' is left out: No such file or directory",)

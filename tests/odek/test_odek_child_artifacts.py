@@ -147,6 +147,7 @@ def test_what_a_runner_sends_is_what_a_parent_reads() -> None:
             "dropped: artifact 'b': it was not measured: sha256 and size_bytes are needed",
         ),
         (make_value(id="b", size_bytes=None), "dropped: artifact 'b': it was not measured"),
+        (make_value(id="b", summary="x\ud835"), "dropped: artifact 'b': its summary holds half of a surrogate pair"),
         (make_value(id="first"), "dropped: artifact 'first': an earlier one has the same id"),
         (
             make_value(id="b", size_bytes=67_108_834),

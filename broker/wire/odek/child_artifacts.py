@@ -30,7 +30,7 @@ from broker.wire.jsonrpc import json_type
 from broker.wire.odek.artifact_ref import ArtifactRef, read_ref
 from broker.wire.odek.rendering import flat
 from broker.wire.odek.untrusted import without_tags
-from broker.wire.quoting import escape, quote
+from broker.wire.quoting import SURROGATE, escape, quote
 
 ARTIFACTS_MEMBER: Final = "artifacts"
 NOTES_MEMBER: Final = "artifact_notes"
@@ -202,4 +202,6 @@ def _problem(ref: ArtifactRef) -> str | None:
         return f"{quote(ref.media_type)} is no media type"
     if ref.sha256 is None or ref.size_bytes is None:
         return "it was not measured: sha256 and size_bytes are needed"
+    if ref.summary is not None and SURROGATE.search(ref.summary) is not None:
+        return "its summary holds half of a surrogate pair, which no encoding holds"
     return None

@@ -27,7 +27,7 @@ from broker.limits import (
     MAX_REPORTED_FAULTS,
 )
 from broker.wire.jsonrpc import json_type
-from broker.wire.quoting import CONTROL_CHARACTER, quote
+from broker.wire.quoting import CONTROL_CHARACTER, SURROGATE, quote
 
 Redact: TypeAlias = Callable[[str], str]
 """Takes secrets out of a text."""
@@ -36,7 +36,6 @@ COMMAND_LINE_AUTHOR: Final = "cli"
 """``created_by`` of a reference given on a command line that names no other."""
 
 _KIND: Final = re.compile("[a-z0-9_-]*")
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _TIME: Final = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d):(\d\d)(?:\.\d{1,9})?([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)", re.ASCII
 )
@@ -239,7 +238,7 @@ def _faults(value: Mapping[str, Any]) -> Iterator[Fault]:
             yield Fault(key, f"may hold only a-z, 0-9, _ and -, not {quote(text)}")
         elif CONTROL_CHARACTER.search(text) is not None:
             yield Fault(key, "holds a control character")
-        elif _SURROGATE.search(text) is not None:
+        elif SURROGATE.search(text) is not None:
             yield Fault(key, "holds half of a surrogate pair, which no file can hold")
     read_only, created_at = value.get("read_only"), value.get("created_at")
     if read_only is not None and type(read_only) is not bool:
