@@ -7,7 +7,7 @@ Needs the extra ``otel``; nothing else in the package imports this module or Ope
 
 A span says what ran, for how long and which type of error ended it. No argument, result, path or text of an error gets
 into one: those may hold secrets. A call's span is a child of the span that was current where the call was made, and its
-own context travels to an MCP server in ``_meta`` (``traceparent``, ``tracestate``, ``baggage``).
+own context travels to an MCP server in ``_meta`` (``traceparent``, ``tracestate``).
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from broker.host import Exited, Health, HealthChanged, Notice, Outcome, Session,
 from broker.wire.quoting import escape
 
 try:
-    from opentelemetry import metrics, propagate, trace
+    from opentelemetry import metrics, trace
     from opentelemetry.metrics import CallbackOptions, Histogram, Observation
     from opentelemetry.propagators.textmap import TextMapPropagator
     from opentelemetry.trace import Span, SpanKind, StatusCode
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError as _missing:
     raise ImportError("broker.adapters.otel needs the extra 'otel': pip install 'extension-broker[otel]'") from _missing
 
@@ -52,7 +53,9 @@ _QUEUES: Final = {
 class Telemetry:
     """Watches sessions. The instruments are made once; make one for a program.
 
-    ``tracer_provider``, ``meter_provider`` and ``propagator`` are the global ones of OpenTelemetry when left out.
+    ``tracer_provider`` and ``meter_provider`` are the global ones of OpenTelemetry when left out. What ``propagator``
+    makes of a span's context is sent with a call: left out, the trace context alone, as baggage may hold what a server
+    has no business with.
     Spans are made in each session's own thread, and the counters are read in the exporter's.
 
     Counters: ``broker.bus.published``, ``.refused``, ``.retired`` and ``.handler_errors`` over all watched sessions,
@@ -70,7 +73,7 @@ class Telemetry:
         propagator: TextMapPropagator | None = None,
     ) -> None:
         self._tracer = trace.get_tracer(SCOPE, tracer_provider=tracer_provider)
-        self._propagator = propagator
+        self._propagator = propagator or TraceContextTextMapPropagator()
         self._lock = threading.Lock()
         self._sessions: dict[str, Session] = {}
         self._ended: Counter[str] = Counter()
@@ -158,7 +161,7 @@ class _Watch:
     def __init__(
         self,
         tracer: trace.Tracer,
-        propagator: TextMapPropagator | None,
+        propagator: TextMapPropagator,
         durations: Histogram,
         session: Session,
     ) -> None:
@@ -204,8 +207,7 @@ class _Watch:
         span.set_attribute("gen_ai.operation.name", "execute_tool")
         span.set_attribute("gen_ai.tool.name", shown)
         meta: dict[str, str] = {}
-        propagator = self._propagator or propagate.get_global_textmap()
-        propagator.inject(meta, context=trace.set_span_in_context(span))
+        self._propagator.inject(meta, context=trace.set_span_in_context(span))
         return _Call(self, extension, shown, span, meta)
 
     def record(self, extension: str, tool: str, started_ms: int, outcome: str) -> None:

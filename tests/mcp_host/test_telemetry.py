@@ -17,6 +17,7 @@ pytest.importorskip("opentelemetry.sdk", reason="needs the OpenTelemetry SDK, wh
 from opentelemetry import baggage, context, trace
 from opentelemetry.baggage.propagation import W3CBaggagePropagator
 from opentelemetry.propagators.composite import CompositePropagator
+from opentelemetry.propagators.textmap import TextMapPropagator
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -47,7 +48,7 @@ tools = ["echo"]
 class Recorder:
     """Telemetry into memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, propagator: TextMapPropagator | None = None) -> None:
         self.exporter = InMemorySpanExporter()
         self.reader = InMemoryMetricReader()
         self.tracers = TracerProvider()
@@ -55,7 +56,7 @@ class Recorder:
         self.telemetry = Telemetry(
             tracer_provider=self.tracers,
             meter_provider=MeterProvider([self.reader]),
-            propagator=CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePropagator()]),
+            propagator=propagator,
         )
 
     def spans(self) -> list[ReadableSpan]:
@@ -143,7 +144,6 @@ def test_a_call_of_a_server_is_a_span_whose_context_goes_with_it(world: World, r
     trace_id, span_id = ids(span)
     assert sent["params"]["_meta"] == {
         "traceparent": f"00-{trace_id}-{span_id}-{span.get_span_context().trace_flags:02x}",
-        "baggage": "tenant=a+b",
         "progressToken": 1,
     }
     assert trace_id == ids(turn)[0]
@@ -157,6 +157,19 @@ def test_a_call_of_a_server_is_a_span_whose_context_goes_with_it(world: World, r
         "gen_ai.tool.name": "work",
     }
     assert "hunter2" not in span.to_json()
+
+
+def test_baggage_goes_with_a_call_where_that_is_asked_for(world: World) -> None:
+    both = CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePropagator()])
+    made: list[Held] = []
+    server = world.ready(lambda: made.append(Held()) or made[-1])
+    Recorder(both).telemetry.watch(world.session)
+    token = context.attach(baggage.set_baggage("tenant", "a b"))
+    server.call("work", {})
+    context.detach(token)
+    world.driver.run()
+    meta = made[0].calls[0]["params"]["_meta"]
+    assert (list(meta), meta["baggage"]) == (["traceparent", "baggage"], "tenant=a+b")
 
 
 def test_what_is_sent_without_telemetry_is_what_it_was(world: World, recorder: Recorder) -> None:
@@ -402,9 +415,7 @@ def test_the_api_alone_does_nothing(world: World) -> None:
     """Without an SDK spans are not recorded, and calls are as ever."""
     made: list[ScriptedServer] = []
     server = world.ready(lambda: made.append(ScriptedServer({"echo": ""})) or made[-1])
-    Telemetry(tracer_provider=trace.NoOpTracerProvider(), propagator=TraceContextTextMapPropagator()).watch(
-        world.session
-    )
+    Telemetry(tracer_provider=trace.NoOpTracerProvider()).watch(world.session)
     world.settle(server.call("echo", {}))
     params = next(message["params"] for message in made[0].received if message["method"] == "tools/call")
     assert "_meta" not in params
