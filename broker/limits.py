@@ -227,6 +227,25 @@ MAX_HASH_CHUNK_BYTES: Final = _limit("MAX_HASH_CHUNK_BYTES", 1_048_576, "bytes",
 MAX_SERVER_WORKERS: Final = _limit("MAX_SERVER_WORKERS", 8, "threads", "design", "tools a server made with the kit runs at once")
 SERVER_FINISH_MS: Final = _limit("SERVER_FINISH_MS", 2_000, "ms", "design", "time a server made with the kit leaves its open calls after the end of its input; hosts wait 5 s")
 
+# -- odek references to outside state ----------------------------------------------------------------------------------
+MAX_EXTERNAL_KIND_CHARS: Final = _limit("MAX_EXTERNAL_KIND_CHARS", 64, "characters", "odek", "the kind of a reference to outside state")
+MAX_EXTERNAL_URI_CHARS: Final = _limit("MAX_EXTERNAL_URI_CHARS", 2_048, "characters", "odek", "the URI of such a reference, after its redaction too")
+MAX_EXTERNAL_AUTHOR_CHARS: Final = _limit("MAX_EXTERNAL_AUTHOR_CHARS", 128, "characters", "odek", "who made such a reference")
+MAX_EXTERNAL_REFS: Final = _limit("MAX_EXTERNAL_REFS", 1_024, "references", "design", "references to outside state of one session")
+MAX_REDACTION_ROUNDS: Final = _limit("MAX_REDACTION_ROUNDS", 8, "rounds", "design", "times secrets are looked for in the URI of such a reference, since taking one out may bring another to light")
+MAX_SESSION_FILE_BYTES: Final = _limit("MAX_SESSION_FILE_BYTES", 268_435_456, "bytes", "design", "a session file that references are kept in; most of it is the host's own")
+
+# -- odek results of sub-agents ----------------------------------------------------------------------------------------
+MAX_CHILD_ARTIFACTS_BYTES: Final = _limit("MAX_CHILD_ARTIFACTS_BYTES", 67_108_864, "bytes", "odek notes 8.2", "the artifacts of one task together; larger files go first")
+MAX_CHILD_ARTIFACT_ID_CHARS: Final = _limit("MAX_CHILD_ARTIFACT_ID_CHARS", 64, "characters", "odek notes 8.2", "the id of a task's artifact")
+MAX_CHILD_SUMMARY_CHARS: Final = _limit("MAX_CHILD_SUMMARY_CHARS", 120, "characters", "odek notes 8.2", "the summary of a task's artifact: its first line")
+MAX_CHILD_SUMMARY_BYTES: Final = _limit("MAX_CHILD_SUMMARY_BYTES", 4_096, "bytes", "design", "the beginning of a file in which its first line is looked for")
+MAX_SCANNED_ENTRIES: Final = _limit("MAX_SCANNED_ENTRIES", 16_384, "entries", "design", "entries of a task's directory that are looked at")
+MAX_CHILD_NOTES: Final = _limit("MAX_CHILD_NOTES", 64, "notes", "design", "notes on what was left out of one task's artifacts; a last one counts the rest")
+MAX_CHILD_NOTE_CHARS: Final = _limit("MAX_CHILD_NOTE_CHARS", 256, "characters", "design", "one such note of a task as its parent shows it")
+MAX_INLINE_TEXT_BYTES: Final = _limit("MAX_INLINE_TEXT_BYTES", 32_768, "bytes", "odek", "a task's text artifact that is shown with its content")
+MAX_INLINE_TEXTS_BYTES: Final = _limit("MAX_INLINE_TEXTS_BYTES", 131_072, "bytes", "odek notes 8.4", "such contents of one call together; larger ones go first")
+
 # -- command line ------------------------------------------------------------------------------------------------------
 MAX_COMMAND_SECONDS: Final = _limit("MAX_COMMAND_SECONDS", 31_536_000, "s", "design", "a duration or timeout given on the command line")
 # fmt: on

@@ -62,16 +62,28 @@ class ArtifactRoots:
             _check_digest(ref, digest)
             return window, size
 
+    def measure(self, ref: ArtifactRef, head: int) -> tuple[int, str, bytes]:
+        """Size, digest and first ``head`` bytes of the ref's file, all of one descriptor, for whoever makes the ref.
+
+        The ref's path must be the file's own, without a link anywhere in it.
+        """
+        with self.opened(ref, links=False) as descriptor:
+            size = _checked_size(ref, descriptor)
+            return size, *_hashed(ref, descriptor, size, 0, head)
+
     @contextmanager
-    def opened(self, ref: ArtifactRef) -> Iterator[int]:
-        """The descriptor of the ref's file: a regular file inside a root. Closed at the end of the block."""
-        descriptor = self._open(ref)
+    def opened(self, ref: ArtifactRef, *, links: bool = True) -> Iterator[int]:
+        """The descriptor of the ref's file: a regular file inside a root. Closed at the end of the block.
+
+        Links that lead from a root to a root are followed, unless ``links`` is False.
+        """
+        descriptor = self._open(ref, links)
         try:
             yield descriptor
         finally:
             os.close(descriptor)
 
-    def _open(self, ref: ArtifactRef) -> int:
+    def _open(self, ref: ArtifactRef, links: bool) -> int:
         roots = self._resolved()
         if not roots:
             raise ArtifactError(f"artifact {ref.id!a:.140}: no artifact roots are configured", artifact=ref.id)
@@ -81,6 +93,8 @@ class ArtifactRoots:
             raise ArtifactError(
                 f"artifact {ref.id!a:.140}: its file cannot be resolved: {_why(error)}", artifact=ref.id
             ) from None
+        if resolved != ref.path and not links:
+            raise ArtifactError(f"artifact {ref.id!a:.140}: its path leads through a link", artifact=ref.id)
         for root in roots:
             if resolved.startswith(root.path.rstrip("/") + "/"):
                 return _walk(ref, root, resolved)

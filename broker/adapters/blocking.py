@@ -24,6 +24,7 @@ from broker.host import (
     Notice,
     Outcome,
     RegisteredProvider,
+    Session,
     TrustPolicy,
 )
 from broker.host.feature import Contributions
@@ -127,6 +128,22 @@ class BlockingSession:
             return self._session.add_observer(observer)
 
         return self._loop.run(add())
+
+    def watch(self, watch: Callable[[Session], Callable[[], None]]) -> Callable[[], None]:
+        """Have ``watch``, such as :meth:`broker.adapters.otel.Telemetry.watch`, watch the session underneath.
+
+        It is called in the host's thread, and so is what it gives to end that: the function given here calls it there.
+        """
+
+        async def begin() -> Callable[[], None]:
+            return watch(self._session.session)
+
+        unwatch = self._loop.run(begin())
+
+        async def end() -> None:
+            unwatch()
+
+        return lambda: self._loop.run(end())
 
     def start(
         self,

@@ -7,15 +7,14 @@ sections 1 ("File") and 2.6 ("Spawn").
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from attrs import frozen
 
+from broker.adapters.files import read_bounded
 from broker.errors import SetupError
 from broker.limits import MAX_CONFIG_BYTES, MAX_MANIFEST_BYTES
 from broker.wire.octet.manifest import HOST_VERSION, Manifest, parse_manifest
@@ -112,33 +111,7 @@ def load_manifest(path: str | os.PathLike[str], *, host_version: str = HOST_VERS
     or a directory is not), and :class:`~broker.errors.ManifestError` for what it holds, an over-long file included.
     """
     file = os.path.abspath(path)
-    return parse_manifest(_read_bounded(file, MAX_MANIFEST_BYTES), path=file, host_version=host_version)
-
-
-def _read_bounded(file: str, maximum: int) -> bytes:
-    """At most one byte more than ``maximum``: enough to tell that there is more."""
-    try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    except OSError as error:
-        # Opening a link without following it: ELOOP on Linux and macOS, EMLINK on FreeBSD.
-        link = error.errno in (errno.ELOOP, errno.EMLINK) and os.path.islink(file)
-        problem = "is a symbolic link" if link else f"cannot be opened: {error.strerror}"
-        raise SetupError(f"{file} {problem}", path=file) from error
-    except ValueError as error:
-        raise SetupError(f"{file!r} is not a path: {error}", path=file) from error
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise SetupError(f"{file} is not a regular file", path=file)
-        chunks: list[bytes] = []
-        room = maximum + 1
-        while room and (chunk := os.read(descriptor, room)):
-            chunks.append(chunk)
-            room -= len(chunk)
-        return b"".join(chunks)
-    except OSError as error:
-        raise SetupError(f"{file} cannot be read: {error.strerror}", path=file) from error
-    finally:
-        os.close(descriptor)
+    return parse_manifest(read_bounded(file, MAX_MANIFEST_BYTES), path=file, host_version=host_version)
 
 
 def is_server_config(path: str | os.PathLike[str]) -> bool:
@@ -153,7 +126,7 @@ def load_servers(path: str | os.PathLike[str], *, source: ConfigSource = "operat
     :class:`~broker.errors.ConfigError` for what it holds, an over-long file included.
     """
     file = os.path.abspath(path)
-    return parse_servers(_read_bounded(file, MAX_CONFIG_BYTES), source=source, path=file)
+    return parse_servers(read_bounded(file, MAX_CONFIG_BYTES), source=source, path=file)
 
 
 def resolve_entrypoint(

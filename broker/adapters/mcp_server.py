@@ -24,16 +24,16 @@ import inspect
 import json
 import os
 import queue
+import secrets
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 from attrs import field, frozen
 
+from broker.adapters.files import write_whole
 from broker.adapters.signature import ArgumentError, Signature
 from broker.errors import BrokerError, ResourceExhaustedError, UsageError
 from broker.limits import (
@@ -46,6 +46,7 @@ from broker.limits import (
     SERVER_FINISH_MS,
 )
 from broker.wire.mcp.serving import ServedCall, ServedTool, ServerPeer
+from broker.wire.odek.artifact_ref import file_uri
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -159,11 +160,12 @@ class Server:
                 observed=len(content),
                 maximum=MAX_ARTIFACT_BYTES,
             )
-        path = _write_whole(self._root, content, suffix)
+        path = self._root / f"artifact-{secrets.token_hex(8)}{suffix}"
+        write_whole(path, content)
         ref = {
             "schema": "odek.artifact-ref/v1",
             "id": artifact_id,
-            "uri": "file://" + quote(os.fsencode(path), safe="/-._~"),
+            "uri": file_uri(os.fspath(path)),
             "media_type": media_type,
             "sha256": hashlib.sha256(content).hexdigest(),
             "size_bytes": len(content),
@@ -267,26 +269,3 @@ class Server:
                     view = view[os.write(self._out, view) :]
                 except BrokenPipeError:
                     break
-
-
-def _write_whole(root: Path, content: bytes, suffix: str) -> Path:
-    descriptor, temporary = tempfile.mkstemp(prefix=".artifact-", dir=root)
-    try:
-        try:
-            view = memoryview(content)
-            while view:
-                view = view[os.write(descriptor, view) :]
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        path = root / f"{Path(temporary).name.lstrip('.')}{suffix}"
-        os.rename(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
-    return path

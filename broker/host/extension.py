@@ -20,6 +20,7 @@ from broker.errors import (
     SetupError,
     UsageError,
 )
+from broker.host.call_trace import tracing
 from broker.host.extension_process import ExtensionProcess
 from broker.host.feature.contributions import Contributions
 from broker.host.feature.generation import FeatureGeneration, initialize_params
@@ -133,7 +134,8 @@ class Extension:
         call = Call(generation)
         params = {"name": tool, "arguments": arguments, "context": self._context(generation)}
         try:
-            call._request = generation.call(params, timeout_ms, call._settled)
+            with tracing(self.session, self.name, tool, call):
+                call._request = generation.call(params, timeout_ms, call._settled)
         except CanonicalError as error:
             raise InvalidParamsError(
                 f"{self.name} {tool}: arguments have no canonical form: {error}",

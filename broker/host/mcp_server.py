@@ -24,6 +24,7 @@ from broker.errors import (
     UsageError,
 )
 from broker.host.artifacts import ArtifactFiles
+from broker.host.call_trace import tracing
 from broker.host.link import ProcessLink, Stage
 from broker.host.mcp_call import McpCall, ServerWatcher, bound_error, notify, settle
 from broker.host.notices import Exited, Health, HealthChanged, Started
@@ -109,14 +110,16 @@ class McpServer(ProcessLink):
         if tool not in self._tools and self.alive and tool in self.peer.catalogue:
             raise CapabilityMismatchError(f"{self.name}: tool {tool} is not approved", extension=self.name, tool=tool)
         call = McpCall(self, tool, untrusted=untrusted)
-        call._request = request = self.peer.call(
-            tool,
-            arguments,
-            timeout_ms=timeout_ms,
-            on_settled=call._answered,
-            on_progress=on_progress,
-            progress_extends=progress_extends,
-        )
+        with tracing(self.session, self.name, tool, call) as meta:
+            call._request = request = self.peer.call(
+                tool,
+                arguments,
+                timeout_ms=timeout_ms,
+                on_settled=call._answered,
+                on_progress=on_progress,
+                progress_extends=progress_extends,
+                meta=meta,
+            )
         self._calls.add(call)
         if self._watchers:
             self._tell(lambda watcher: watcher.call_started(call))

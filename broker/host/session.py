@@ -16,6 +16,7 @@ from broker.clock import Clock
 from broker.errors import InvalidParamsError, UsageError
 from broker.host.approval import Approve
 from broker.host.artifacts import ArtifactRegistry, ArtifactWindow
+from broker.host.call_trace import CallTracer
 from broker.host.driver import Driver
 from broker.host.extension import Call, Extension
 from broker.host.feature.services import FeatureServices
@@ -45,7 +46,8 @@ _LOG = logging.getLogger("broker.host")
 class Session:
     """A session of a :class:`broker.Host`. Its bus is safe from any thread; everything else belongs to one thread.
 
-    ``session_id`` is opaque and unique; ``workspace`` the absolute path extensions run in.
+    ``session_id`` is opaque and unique; ``workspace`` the absolute path extensions run in. ``call_tracer``, if
+    set, follows every tool call.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Session:
         self.diagnostics_dropped: int = 0
         self._host = host
         self.approve: Approve = host.approve
+        self.call_tracer: CallTracer | None = None
         self.feature_services: FeatureServices = host.feature_services
         self._extensions: dict[str, Extension] = {}
         self._servers: dict[str, McpServer] = {}

@@ -16,6 +16,8 @@ _ELLIPSIS: Final = "..."
 CONTROL_CHARACTER: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
 """Matches one control character: C0, DEL or C1 (Unicode category Cc)."""
 
+SURROGATE: Final = re.compile("[\ud800-\udfff]")
+"""Matches one half of a surrogate pair, which JSON may hold and no encoding does."""
 
 INVISIBLE_CHARACTER: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]"

@@ -382,6 +382,16 @@ def progress(token: Any, **members: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, **members}}
 
 
+def test_what_is_sent_beside_the_arguments(mcp: Any) -> None:
+    mcp.peer.call("echo", {}, meta={"traceparent": "00-1-2-01"})
+    mcp.peer.call("echo", {}, meta={"traceparent": "00-1-2-01", "progressToken": "mine"}, on_progress=print)
+    mcp.peer.call("echo", {}, meta={})
+    first, second, third = mcp.written()
+    assert first["params"] == {"name": "echo", "arguments": {}, "_meta": {"traceparent": "00-1-2-01"}}
+    assert second["params"]["_meta"] == {"traceparent": "00-1-2-01", "progressToken": 1}
+    assert "_meta" not in third["params"]
+
+
 def test_a_token_is_sent_only_when_asked_for(mcp: Any) -> None:
     seen: list[Progress] = []
     plain, asking = mcp.call(), mcp.call(on_progress=seen.append)

@@ -291,8 +291,8 @@ def test_an_artifact_is_written_whole(server: Server, tmp_path: Path, monkeypatc
         steps.append(("fsync", Path(found).name, [path.name for path in tmp_path.iterdir()]))
         real_fsync(descriptor)
 
-    def rename(source: str, target: Path) -> None:
-        steps.append(("rename", Path(source).name, target.name, Path(source).stat().st_size))
+    def rename(source: str, target: str) -> None:
+        steps.append(("rename", Path(source).name, Path(target).name, Path(source).stat().st_size))
         real_rename(source, target)
 
     for name, function in (("write", write), ("fsync", fsync), ("rename", rename)):
@@ -300,12 +300,14 @@ def test_an_artifact_is_written_whole(server: Server, tmp_path: Path, monkeypatc
     ref = read_ref(server.artifact("a", b"0123456789", media_type="x/y"), place="it")
     name = Path(ref.path).name
     assert name.startswith("artifact-")
+    temporary = steps[3][1]
+    assert temporary.startswith(f".{name}-")
     assert steps == [
         "write",
         "write",
         "write",
-        ("fsync", f".{name}", [f".{name}"]),
-        ("rename", f".{name}", name, 10),
+        ("fsync", temporary, [temporary]),
+        ("rename", temporary, name, 10),
         ("fsync", tmp_path.name, [name]),
     ]
 

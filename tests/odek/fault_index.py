@@ -1,8 +1,9 @@
 """Which test shows each numbered fault of an MCP host, or why none does.
 
 The numbers are those of the fault catalogue behind the odek decisions: 1 to 19 transport, 20 to 31 configuration,
-32 to 34 names, 35 to 44 results, 45 to 56 envelopes, 57 to 71 references, 72 to 78 forgery, 106 to 122 the rest that
-concerns servers. A value that begins with ``tests/`` is a test; any other is the reason why there is none here.
+32 to 34 names, 35 to 44 results, 45 to 56 envelopes, 57 to 71 references, 72 to 78 forgery, 104 to 106 references to
+outside state, 107 to 122 the rest that concerns servers and sub-agents. A value that begins
+with ``tests/`` is a test; any other is the reason why there is none here.
 """
 
 from __future__ import annotations
@@ -11,17 +12,20 @@ CALLS = "tests/mcp/test_mcp_calls.py::"
 LINES = "tests/mcp/test_mcp_lines.py::"
 CATALOGUE = "tests/mcp/test_mcp_catalogue.py::"
 HANDSHAKE = "tests/mcp/test_mcp_handshake.py::"
+CHILD = "tests/odek/test_odek_child_artifacts.py::"
 CONFIG = "tests/odek/test_odek_config.py::"
 ENVIRONMENT = "tests/odek/test_odek_environment.py::"
 RESULT = "tests/odek/test_odek_result.py::"
+EXTERNAL = "tests/odek/test_odek_external_ref.py::"
 REF = "tests/odek/test_odek_artifact_ref.py::"
 FILES = "tests/artifacts/test_artifact_files.py::"
 REGISTRY = "tests/artifacts/test_artifact_registry.py::"
+CHILDREN = "tests/artifacts/test_child_results.py::"
+TASKS = "tests/artifacts/test_task_directories.py::"
 SERVER = "tests/mcp_host/test_server_calls.py::"
 STARTING = "tests/mcp_host/test_server_starting.py::"
 PROCESS = "tests/mcp_host/test_server_processes.py::"
 
-_CHILDREN = "about the result channel of sub-agents, which is built with the event stream and the budgets"
 _EVENTS = "about the event stream, which is built with the budgets"
 
 FAULTS: dict[int, tuple[str, ...]] = {
@@ -139,22 +143,49 @@ FAULTS: dict[int, tuple[str, ...]] = {
         RESULT + "test_joiners_survive_and_the_id_is_quoted",
     ),
     78: (RESULT + "test_a_metadata_line", SERVER + "test_an_artifact_is_verified_shown_and_read_by_id"),
-    106: ("about a shorthand of the command line for references to outside state, which is built with the budgets",),
-    107: (REGISTRY + "test_a_file_that_became_a_link_outside",),
+    104: (
+        EXTERNAL + "test_other_kinds",
+        EXTERNAL + "test_lengths_count_characters",
+        EXTERNAL + "test_control_characters_are_refused",
+        EXTERNAL + "test_what_cannot_be_kept_keeps_nothing",
+    ),
+    105: (
+        EXTERNAL + "test_the_same_reference_twice_is_one",
+        EXTERNAL + "test_references_are_compared_as_they_are_kept",
+    ),
+    106: (EXTERNAL + "test_what_a_command_line_may_say",),
+    107: (
+        REGISTRY + "test_a_file_that_became_a_link_outside",
+        CHILDREN + "test_any_doubt_about_the_file_gives_an_error_and_no_bytes",
+    ),
     108: (
         REGISTRY + "test_other_content_of_the_same_size",
         SERVER + "test_an_artifact_replaced_after_it_was_accepted_gives_no_bytes",
     ),
-    109: (REGISTRY + "test_without_a_digest_nothing_is_read",),
+    109: (
+        REGISTRY + "test_without_a_digest_nothing_is_read",
+        CHILDREN + "test_any_doubt_about_the_file_gives_an_error_and_no_bytes",
+    ),
     110: (REGISTRY + "test_a_file_that_is_gone",),
-    111: (REGISTRY + "test_an_id_is_never_a_path",),
+    111: (
+        REGISTRY + "test_an_id_is_never_a_path",
+        CHILDREN + "test_a_call_that_is_wrong_gives_an_error_and_no_bytes",
+    ),
     112: (
         REGISTRY + "test_the_first_of_an_id_keeps_it",
+        CHILDREN + "test_an_id_of_two_tasks",
         SERVER + "test_the_second_artifact_of_an_id_has_a_name_of_its_own",
     ),
-    113: (_CHILDREN,),
-    114: (_CHILDREN,),
-    115: (_CHILDREN,),
+    113: (
+        CHILDREN + "test_a_reference_that_does_not_hold_is_dropped",
+        CHILD + "test_a_bad_reference_is_dropped_and_the_rest_stays",
+    ),
+    114: (
+        TASKS + "test_only_regular_files_at_the_top_are_artifacts",
+        TASKS + "test_64_artifacts_and_the_largest_of_them",
+        TASKS + "test_64_mebibytes_and_the_largest_first",
+    ),
+    115: ("about the usage that a child reports, which is charged to the budget and built with it",),
     116: (RESULT + "test_ids_are_unique_over_merged_envelopes_and_as_shown",),
     117: (
         LINES + "test_exactly_the_bound_passes_and_one_more_does_not",

@@ -1,1 +1,1 @@
-"""What ``odek-extension/v1`` adds to MCP: server configuration, approval, results, and artifact references."""
+"""What ``odek-extension/v1`` adds to MCP, and has beside it: servers, results, artifacts, outside state, sub-agents."""

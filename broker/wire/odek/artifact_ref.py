@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from typing import Any, Final
+from urllib.parse import quote as percent_encode
 
 from attrs import field, frozen
 
@@ -41,6 +42,12 @@ class ArtifactRef:
     sha256: str | None = None
     size_bytes: int | None = None
     summary: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The reference as an object of the contract, without what it does not declare."""
+        value: dict[str, Any] = {"schema": REF_SCHEMA, "id": self.id, "uri": self.uri, "media_type": self.media_type}
+        optional = {"sha256": self.sha256, "size_bytes": self.size_bytes, "summary": self.summary}
+        return value | {key: member for key, member in optional.items() if member is not None}
 
 
 def read_ref(value: Any, *, place: str) -> ArtifactRef:
@@ -84,6 +91,19 @@ def parse_file_uri(uri: str) -> str:
     if problem is not None:
         raise ArtifactError(f"uri: {problem}", path="uri")
     return _decoded_path(uri)
+
+
+def file_uri(path: str) -> str:
+    """The URI of an absolute, clean ``path``, everything escaped that could mean anything else.
+
+    Bytes that are not UTF-8 are taken as Python keeps them in file names. Raises
+    :class:`~broker.errors.ArtifactError` for a path that no URI of an artifact may have.
+    """
+    uri = "file://" + percent_encode(path.encode("utf-8", "surrogateescape"), safe="/-._~")
+    problem = uri_problem(uri)
+    if problem is not None:
+        raise ArtifactError(f"uri: {problem}", path="uri")
+    return uri
 
 
 def uri_problem(uri: str) -> str | None:

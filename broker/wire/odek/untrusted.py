@@ -21,11 +21,20 @@ def wrap_untrusted(text: str, *, server: str, tool: str, nonce: str) -> str:
 
     ``nonce`` is 16 lower-case hexadecimal digits, random for each call; raises :class:`~broker.errors.UsageError` else.
     """
+    return wrap_untrusted_from(f"mcp:{server}:{tool}", text, nonce=nonce)
+
+
+def wrap_untrusted_from(source: str, text: str, *, nonce: str) -> str:
+    """The same for a text of any ``source``, which stands in the opening tag; raises like :func:`wrap_untrusted`."""
     if _NONCE.fullmatch(nonce) is None:
         raise UsageError("a nonce is 16 lower-case hexadecimal digits")
     if not text:
         return text
     tag = f"untrusted_content_{nonce}"
-    label = f"mcp:{server}:{tool}".translate(_LABEL)
-    body = _WORD.sub("\\1\u02cd\\2", text)
-    return f'<{tag} source="{label}">\n{body}\n</{tag}>'
+    label = source.translate(_LABEL)
+    return f'<{tag} source="{label}">\n{without_tags(text)}\n</{tag}>'
+
+
+def without_tags(text: str) -> str:
+    """``text`` in which nothing can be taken for the beginning or the end of a wrapper."""
+    return _WORD.sub("\\1\u02cd\\2", text)
