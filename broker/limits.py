@@ -164,6 +164,19 @@ MAX_HASH_CHUNK_BYTES: Final = _limit("MAX_HASH_CHUNK_BYTES", 1_048_576, "bytes",
 MAX_SERVER_WORKERS: Final = _limit("MAX_SERVER_WORKERS", 8, "threads", "design", "tools a server made with the kit runs at once")
 SERVER_FINISH_MS: Final = _limit("SERVER_FINISH_MS", 2_000, "ms", "design", "time a server made with the kit leaves its open calls after the end of its input; hosts wait 5 s")
 
+# -- odek events -------------------------------------------------------------------------------------------------------
+MIN_SECRET_CHARS: Final = _limit("MIN_SECRET_CHARS", 8, "characters", "odek notes 5.6", "a known secret that is redacted; a shorter one would be found in innocent text")
+MAX_KNOWN_SECRETS: Final = _limit("MAX_KNOWN_SECRETS", 1_024, "secrets", "design", "secrets one redactor looks for; each costs a search of every string")
+MAX_QUEUED_EVENTS: Final = _limit("MAX_QUEUED_EVENTS", 1_024, "events", "odek notes 5.7", "events of one run that wait for their consumers; a newer one is dropped")
+MAX_EVENT_TEXT_CHARS: Final = _limit("MAX_EVENT_TEXT_CHARS", 4_096, "characters", "design", "one string of an event; the rest is cut off after the redaction")
+MAX_EVENT_ARGS_CHARS: Final = _limit("MAX_EVENT_ARGS_CHARS", 262_144, "characters", "design", "raw arguments in an event, where they are asked for; the rest is cut off after the redaction")
+MAX_EVENT_LINE_BYTES: Final = _limit("MAX_EVENT_LINE_BYTES", 4_194_304, "bytes", "design", "one line of an event file, written or read; every event fits")
+MAX_SUMMARY_PATHS: Final = _limit("MAX_SUMMARY_PATHS", 16, "names", "odek notes 5.4", "programs or paths listed in the summary of one tool call's arguments")
+MAX_SUMMARY_NAME_BYTES: Final = _limit("MAX_SUMMARY_NAME_BYTES", 512, "bytes", "odek notes 5.4", "one program, path or host in such a summary; the rest is cut off")
+MAX_SUMMARY_ARGS_BYTES: Final = _limit("MAX_SUMMARY_ARGS_BYTES", 1_048_576, "bytes", "design", "arguments that are read for their summary; longer ones are unusable for it")
+MAX_UNSYNCED_LOG_BYTES: Final = _limit("MAX_UNSYNCED_LOG_BYTES", 8_388_608, "bytes", "design", "written lines an event file keeps in memory, to write them anew, while its fsync fails; more are refused")
+EMITTER_CLOSE_MS: Final = _limit("EMITTER_CLOSE_MS", 5_000, "ms", "design", "time the command line leaves the consumers of its events at the end")
+
 # -- command line ------------------------------------------------------------------------------------------------------
 MAX_COMMAND_SECONDS: Final = _limit("MAX_COMMAND_SECONDS", 31_536_000, "s", "design", "a duration or timeout given on the command line")
 # fmt: on
