@@ -174,6 +174,7 @@ MAX_EVENT_LINE_BYTES: Final = _limit("MAX_EVENT_LINE_BYTES", 4_194_304, "bytes",
 MAX_SUMMARY_PATHS: Final = _limit("MAX_SUMMARY_PATHS", 16, "names", "odek notes 5.4", "programs or paths listed in the summary of one tool call's arguments")
 MAX_SUMMARY_NAME_BYTES: Final = _limit("MAX_SUMMARY_NAME_BYTES", 512, "bytes", "odek notes 5.4", "one program, path or host in such a summary; the rest is cut off")
 MAX_SUMMARY_ARGS_BYTES: Final = _limit("MAX_SUMMARY_ARGS_BYTES", 1_048_576, "bytes", "design", "arguments that are read for their summary; longer ones are unusable for it")
+MAX_SUMMARY_COMMAND_CHARS: Final = _limit("MAX_SUMMARY_COMMAND_CHARS", 16_384, "characters", "design", "one command that is taken apart for its summary; of a longer one the beginning")
 MAX_UNSYNCED_LOG_BYTES: Final = _limit("MAX_UNSYNCED_LOG_BYTES", 8_388_608, "bytes", "design", "written lines an event file keeps in memory, to write them anew, while its fsync fails; more are refused")
 EMITTER_CLOSE_MS: Final = _limit("EMITTER_CLOSE_MS", 5_000, "ms", "design", "time the command line leaves the consumers of its events at the end")
 
