@@ -176,6 +176,9 @@ MAX_SUMMARY_NAME_BYTES: Final = _limit("MAX_SUMMARY_NAME_BYTES", 512, "bytes", "
 MAX_SUMMARY_ARGS_BYTES: Final = _limit("MAX_SUMMARY_ARGS_BYTES", 1_048_576, "bytes", "design", "arguments that are read for their summary; longer ones are unusable for it")
 MAX_SUMMARY_COMMAND_CHARS: Final = _limit("MAX_SUMMARY_COMMAND_CHARS", 16_384, "characters", "design", "one command that is taken apart for its summary; of a longer one the beginning")
 MAX_UNSYNCED_LOG_BYTES: Final = _limit("MAX_UNSYNCED_LOG_BYTES", 8_388_608, "bytes", "design", "written lines an event file keeps in memory, to write them anew, while its fsync fails; more are refused")
+EVENT_RETRY_BASE_MS: Final = _limit("EVENT_RETRY_BASE_MS", 100, "ms", "design", "pause before an event that could not be written is tried again; each further one is twice as long")
+EVENT_RETRY_CAP_MS: Final = _limit("EVENT_RETRY_CAP_MS", 5_000, "ms", "design", "longest such pause")
+FOLLOW_INTERVAL_MS: Final = _limit("FOLLOW_INTERVAL_MS", 200, "ms", "design", "time between two looks at an event file that is followed")
 EMITTER_CLOSE_MS: Final = _limit("EMITTER_CLOSE_MS", 5_000, "ms", "design", "time the command line leaves the consumers of its events at the end")
 
 # -- command line ------------------------------------------------------------------------------------------------------

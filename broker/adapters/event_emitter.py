@@ -22,6 +22,7 @@ from broker.clock import Clock, SystemClock
 from broker.errors import UsageError
 from broker.limits import MAX_QUEUED_EVENTS
 from broker.wire.odek.events.event import Event, Stamper, check_session_id
+from broker.wire.odek.events.life import LifePayload
 from broker.wire.odek.events.redaction import Redactor
 from broker.wire.odek.events.types import Payload
 
@@ -77,7 +78,7 @@ class EventEmitter:
         self._session_id = None if session_id is None else check_session_id(session_id)
         self._pid = os.getpid()
         self._changed = threading.Condition()  # over a lock that a signal handler's emit may take again
-        self._queue: deque[tuple[Payload, int, str | None]] = deque()
+        self._queue: deque[tuple[Payload | LifePayload, int, str | None]] = deque()
         self._thread: threading.Thread | None = None
         self._closing = False
         self._emitted = self._dropped = self._delivered = self._failures = 0
@@ -97,7 +98,7 @@ class EventEmitter:
     def session_id(self, session_id: str) -> None:
         self._session_id = check_session_id(session_id)
 
-    def emit(self, payload: Payload) -> bool:
+    def emit(self, payload: Payload | LifePayload) -> bool:
         """Take an event, now. Never waits and never raises for what consumers do; ``False`` if it was not taken."""
         if os.getpid() != self._pid:
             return False
@@ -158,7 +159,7 @@ class EventEmitter:
                     self._failures += 1
                     self._last_failure = failure
 
-    def _deliver(self, payload: Payload, unix_ms: int, session_id: str | None) -> BaseException | None:
+    def _deliver(self, payload: Payload | LifePayload, unix_ms: int, session_id: str | None) -> BaseException | None:
         """Hand one event to every consumer; the newest failure."""
         failure: BaseException | None = None
         try:

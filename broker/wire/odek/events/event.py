@@ -15,6 +15,7 @@ from attrs import frozen
 
 from broker.errors import InvalidParamsError
 from broker.limits import MAX_EVENT_ARGS_CHARS, MAX_EVENT_TEXT_CHARS
+from broker.wire.odek.events.life import LifePayload
 from broker.wire.odek.events.redaction import Redactor
 from broker.wire.odek.events.types import EVENT_SCHEMA, Payload, ToolCallStarted, split
 from broker.wire.quoting import CONTROL_CHARACTER
@@ -69,7 +70,7 @@ class Stamper:
         self._redactor = redactor or Redactor()
         self._include_args = include_args
 
-    def stamp(self, payload: Payload, *, unix_ms: int, session_id: str | None = None) -> Event:
+    def stamp(self, payload: Payload | LifePayload, *, unix_ms: int, session_id: str | None = None) -> Event:
         """The event that ``payload`` is at the time ``unix_ms``."""
         envelope, data = split(payload)
         args = data.pop("args", None)

@@ -15,6 +15,7 @@ from attrs import define
 from broker.limits import MAX_EVENT_LINE_BYTES
 from broker.wire.mcp.decoding import is_deep
 from broker.wire.odek.events.event import Event
+from broker.wire.odek.events.life import LIFE_TYPES
 from broker.wire.odek.events.types import EVENT_SCHEMA, EVENT_TYPES
 
 _LF: Final = b"\n"
@@ -78,7 +79,7 @@ class EventReader:
         event = decode(line)
         if event is None:
             self.statistics.malformed += 1
-        elif event.type not in EVENT_TYPES:
+        elif event.type not in EVENT_TYPES and event.type not in LIFE_TYPES:
             self.statistics.unknown += 1
             return None
         else:

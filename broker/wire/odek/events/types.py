@@ -312,8 +312,8 @@ EVENT_TYPES: Final[dict[str, type[Payload]]] = {
 """The sixteen types by their names."""
 
 
-def split(payload: Payload) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What of ``payload`` stands in the envelope, and its data; optional members that are ``None`` are left out."""
+def split(payload: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What of a payload stands in the envelope, and its data; optional members that are ``None`` are left out."""
     envelope: dict[str, Any] = {}
     data: dict[str, Any] = {}
     for attribute in fields(type(payload)):
