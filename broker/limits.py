@@ -181,6 +181,20 @@ EVENT_RETRY_CAP_MS: Final = _limit("EVENT_RETRY_CAP_MS", 5_000, "ms", "design", 
 FOLLOW_INTERVAL_MS: Final = _limit("FOLLOW_INTERVAL_MS", 200, "ms", "design", "time between two looks at an event file that is followed")
 EMITTER_CLOSE_MS: Final = _limit("EMITTER_CLOSE_MS", 5_000, "ms", "design", "time the command line leaves the consumers of its events at the end")
 
+# -- odek sessions and children ----------------------------------------------------------------------------------------
+MAX_EXTERNAL_KIND_CHARS: Final = _limit("MAX_EXTERNAL_KIND_CHARS", 64, "characters", "odek", "kind of a reference to outside state")
+MAX_EXTERNAL_URI_CHARS: Final = _limit("MAX_EXTERNAL_URI_CHARS", 2_048, "characters", "odek", "uri of such a reference")
+MAX_EXTERNAL_CREATOR_CHARS: Final = _limit("MAX_EXTERNAL_CREATOR_CHARS", 128, "characters", "odek", "created_by of such a reference")
+MAX_EXTERNAL_REFS: Final = _limit("MAX_EXTERNAL_REFS", 1_024, "references", "design", "references to outside state of one session")
+MAX_SESSION_FILE_BYTES: Final = _limit("MAX_SESSION_FILE_BYTES", 67_108_864, "bytes", "design", "a session file that references are added to")
+MAX_CHILD_ARTIFACTS: Final = _limit("MAX_CHILD_ARTIFACTS", 64, "references", "odek notes 8.2", "artifacts of one child's result")
+MAX_CHILD_ARTIFACT_BYTES: Final = _limit("MAX_CHILD_ARTIFACT_BYTES", 67_108_864, "bytes", "odek notes 8.2", "files of one child's artifacts together")
+MAX_CHILD_FILES: Final = _limit("MAX_CHILD_FILES", 4_096, "files", "design", "entries of a child's artifact directory that are looked at; the rest is left out with one note")
+MAX_ARTIFACT_SUMMARY_CHARS: Final = _limit("MAX_ARTIFACT_SUMMARY_CHARS", 120, "characters", "odek notes 8.2", "first line of a child's artifact, as its summary")
+MAX_INLINE_ARTIFACT_BYTES: Final = _limit("MAX_INLINE_ARTIFACT_BYTES", 32_768, "bytes", "odek", "text of a child's artifact that is shown to the model")
+MAX_INLINE_TOTAL_BYTES: Final = _limit("MAX_INLINE_TOTAL_BYTES", 131_072, "bytes", "odek notes 8.4", "such texts of one call together")
+MAX_CHILD_NOTES: Final = _limit("MAX_CHILD_NOTES", 64, "notes", "design", "notes about artifacts that were left out; the rest is told as a number")
+
 # -- command line ------------------------------------------------------------------------------------------------------
 MAX_COMMAND_SECONDS: Final = _limit("MAX_COMMAND_SECONDS", 31_536_000, "s", "design", "a duration or timeout given on the command line")
 # fmt: on
