@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from typing import Any, Final
+from urllib.parse import quote as percent_encode
 
 from attrs import field, frozen
 
@@ -41,6 +42,12 @@ class ArtifactRef:
     sha256: str | None = None
     size_bytes: int | None = None
     summary: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The reference as it is sent; optional members that are not known are left out."""
+        optional = {"sha256": self.sha256, "size_bytes": self.size_bytes, "summary": self.summary}
+        members = {"schema": REF_SCHEMA, "id": self.id, "uri": self.uri, "media_type": self.media_type}
+        return {**members, **{name: value for name, value in optional.items() if value is not None}}
 
 
 def read_ref(value: Any, *, place: str) -> ArtifactRef:
@@ -84,6 +91,11 @@ def parse_file_uri(uri: str) -> str:
     if problem is not None:
         raise ArtifactError(f"uri: {problem}", path="uri")
     return _decoded_path(uri)
+
+
+def file_uri(path: str) -> str:
+    """The URI of an absolute, clean path; every byte that is not unreserved is percent-encoded."""
+    return f"file://{percent_encode(path.encode('utf-8', 'surrogateescape'), safe='/')}"
 
 
 def uri_problem(uri: str) -> str | None:

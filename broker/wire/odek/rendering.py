@@ -69,18 +69,18 @@ def neutralise(text: str) -> str:
 
 def metadata_line(ref: ArtifactRef) -> str:
     """The one line that a model is shown of an artifact. Size and digest are the declared ones, if any."""
-    parts = [_flat(ref.media_type)]
+    parts = [flat(ref.media_type)]
     if ref.size_bytes is not None:
         parts.append(f"{ref.size_bytes} bytes")
     if ref.sha256 is not None:
         parts.append(f"sha256 {ref.sha256[:ARTIFACT_HASH_CHARS]}{_ELLIPSIS}")
-    summary = f": {_flat(ref.summary)}" if ref.summary else ""
+    summary = f": {flat(ref.summary)}" if ref.summary else ""
     return f"{_METADATA}{shown_id(ref)} ({', '.join(parts)}){summary}"
 
 
 def shown_id(ref: ArtifactRef) -> str:
     """The id as it is shown: bounded, on one line, quoted."""
-    return f'"{"".join(map(_quoted, _flat(ref.id)))}"'
+    return f'"{"".join(map(_quoted, flat(ref.id)))}"'
 
 
 def render(text: str, refs: Sequence[ArtifactRef], extra: str, bounds: Bounds, *, unshown: int = 0) -> Rendered:
@@ -113,7 +113,8 @@ def _joined(*parts: str) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _flat(text: str) -> str:
+def flat(text: str) -> str:
+    """``text`` bounded and on one line."""
     if len(text) > MAX_ARTIFACT_FIELD_CHARS:
         text = text[:MAX_ARTIFACT_FIELD_CHARS] + _ELLIPSIS
     return INVISIBLE_CHARACTER.sub(" ", text)
