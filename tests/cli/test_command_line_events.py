@@ -53,7 +53,7 @@ def events(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-@pytest.mark.spec("odek.event.args-hidden", "odek.event.call-id-pairs")
+@pytest.mark.spec("odek.event.args-hidden", "odek.event.call-id-pairs", "odek.event.no-credentials")
 def test_a_run_tells_of_its_calls_and_its_servers(broker: Broker, config: Path, tmp_path: Path) -> None:
     log = tmp_path / "run.jsonl"
     done = broker(

@@ -2,7 +2,8 @@
 
 The numbers are those of the fault catalogue behind the odek decisions: 1 to 19 transport, 20 to 31 configuration,
 32 to 34 names, 35 to 44 results, 45 to 56 envelopes, 57 to 71 references, 72 to 78 forgery, 79 to 94 events, 95 to 103
-budgets, 104 to 106 references to outside state, 107 to 115 artifacts, 116 to 122 the rest. A value that begins with ``tests/`` is a test; any other is the reason why there is none here.
+budgets, 104 to 106 references to outside state, 107 to 115 artifacts, 116 to 122 the rest. A value that begins with
+``tests/`` is a test; any other is the reason why there is none here.
 """
 
 from __future__ import annotations

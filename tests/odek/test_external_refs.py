@@ -182,7 +182,6 @@ def test_their_number_is_bounded_and_none_is_added_beyond() -> None:
         ("read_only=false,uri=a,b,kind=ci", ("ci", "a,b", "cli", False)),
     ],
 )
-@pytest.mark.spec("odek.external-ref.never-dereferenced")
 def test_the_shorthand_of_the_command_line(text: str, expected: tuple[Any, ...]) -> None:
     ref = parse_shorthand(text)
     assert (ref.kind, ref.uri, ref.created_by, ref.read_only) == expected
@@ -200,3 +199,12 @@ def test_a_bad_shorthand_is_refused(text: str) -> None:
         text = "kind=ci,other=1,uri=u"
     with pytest.raises(InvalidParamsError):
         parse_shorthand(text)
+
+
+@pytest.mark.spec("odek.external-ref.never-dereferenced")
+def test_a_reference_is_never_followed(tmp_path: Path) -> None:
+    # Whoever opened this pipe would wait for ever, and whoever made it a path would find it is none.
+    os.mkfifo(tmp_path / "pipe")
+    refs = [ExternalRef("file", f"file://{tmp_path}/pipe", "c"), ExternalRef("nothing", "http://127.0.0.1:1/x", "c")]
+    add_external_refs(tmp_path / "session.json", refs)
+    assert [ref.uri for ref in load_external_refs(tmp_path / "session.json")] == [ref.uri for ref in refs]
