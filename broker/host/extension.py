@@ -22,6 +22,7 @@ from broker.errors import (
 )
 from broker.host.generation import Generation
 from broker.host.hooks import SessionHooks, check_outcome
+from broker.host.instrument import trace_call
 from broker.host.notices import Exited, Health, HealthChanged, Started
 from broker.host.outcome import Outcome
 from broker.wire.octet.connection import ConnectionSettings
@@ -120,10 +121,14 @@ class Extension:
         if arguments is None:
             raise InvalidParamsError("arguments: null is not allowed", extension=self.name, tool=tool, path="arguments")
         call = Call(generation)
+        trace = trace_call(self.session.instrument, self.name, tool, "octet")
         params = {"name": tool, "arguments": arguments, "context": self._context(generation)}
         try:
             call._request = generation.call(params, timeout_ms, call._settled)
-        except CanonicalError as error:
+        except BrokerError as error:
+            trace.refused(error)
+            if not isinstance(error, CanonicalError):
+                raise
             raise InvalidParamsError(
                 f"{self.name} {tool}: arguments have no canonical form: {error}",
                 extension=self.name,
@@ -133,6 +138,7 @@ class Extension:
                 observed=error.observed,
                 maximum=error.maximum,
             ) from error
+        trace.started(call)
         self.session.changed()
         return call
 

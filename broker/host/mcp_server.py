@@ -24,6 +24,7 @@ from broker.errors import (
     UsageError,
 )
 from broker.host.artifacts import ArtifactFiles
+from broker.host.instrument import trace_call
 from broker.host.link import ProcessLink, Stage
 from broker.host.mcp_call import McpCall, ServerWatcher, bound_error, notify, settle
 from broker.host.notices import Exited, Health, HealthChanged, Started
@@ -109,19 +110,26 @@ class McpServer(ProcessLink):
         if tool not in self._tools and self.alive and tool in self.peer.catalogue:
             raise CapabilityMismatchError(f"{self.name}: tool {tool} is not approved", extension=self.name, tool=tool)
         call = McpCall(self, tool, untrusted=untrusted)
-        call._request = request = self.peer.call(
-            tool,
-            arguments,
-            timeout_ms=timeout_ms,
-            on_settled=call._answered,
-            on_progress=on_progress,
-            progress_extends=progress_extends,
-        )
+        trace = trace_call(self.session.instrument, self.name, tool, "mcp")
+        try:
+            call._request = request = self.peer.call(
+                tool,
+                arguments,
+                timeout_ms=timeout_ms,
+                on_settled=call._answered,
+                on_progress=on_progress,
+                progress_extends=progress_extends,
+                meta=trace.meta,
+            )
+        except BrokerError as error:
+            trace.refused(error)
+            raise
+        trace.started(call)
         self._calls.add(call)
         if self._watchers:
             self._tell(lambda watcher: watcher.call_started(call))
         if self._process is not None and len(self._calls) == 1:
-            self._process.flush()  # alone, it need not wait for others to be written with
+            self._process.flush()  # alone, it need not wait for others
         if self._queued or self._looked_for is None or request.settles_at_ms < self._looked_for:
             self.session.changed()  # unless the driver looks in time anyway
         return call
@@ -353,8 +361,7 @@ class McpServer(ProcessLink):
             ids = tuple(self.session.artifacts.add(ref, self._files, suffix=suffix) for ref in output.artifacts)
             output = evolve(output, artifact_ids=ids)
         if call.untrusted:
-            nonce = secrets.token_hex(8)
-            text = wrap_untrusted(output.text, server=self.name, tool=call.tool, nonce=nonce)
+            text = wrap_untrusted(output.text, server=self.name, tool=call.tool, nonce=secrets.token_hex(8))
             output = evolve(output, text=text)
         return output
 

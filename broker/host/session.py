@@ -19,6 +19,7 @@ from broker.host.artifacts import ArtifactRegistry, ArtifactWindow
 from broker.host.driver import Driver
 from broker.host.extension import Call, Extension
 from broker.host.hooks import check_outcome
+from broker.host.instrument import Instrument
 from broker.host.link import ProcessLink, Stage
 from broker.host.mcp_bridge import McpBridge
 from broker.host.mcp_call import McpCall
@@ -71,6 +72,7 @@ class Session:
         self.diagnostics_dropped: int = 0
         self._host = host
         self.approve: Approve = host.approve
+        self.instrument: Instrument | None = None
         self._extensions: dict[str, Extension] = {}
         self._servers: dict[str, McpServer] = {}
         self._bridges: dict[str, McpBridge] = {}

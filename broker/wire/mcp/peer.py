@@ -16,7 +16,7 @@ Source: odek contract, "Transport and protocol" and "Timeout and limit behavior"
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 
 from broker.clock import Clock
@@ -126,13 +126,15 @@ class McpPeer(BaseConnection[McpEvent, McpOutbound]):
         on_settled: Callable[[HostRequest], None] | None = None,
         on_progress: Callable[[Progress], None] | None = None,
         progress_extends: bool = False,
+        meta: Mapping[str, str] | None = None,
     ) -> McpRequest:
         """Call ``tool``, by its raw name, with any JSON value as ``arguments``; the answer settles the request.
 
         The earlier of ``timeout_ms`` and the server's own timeout counts, from now on: queueing, writing and waiting
         are in it. A request that timed out or was cancelled tells whether it was ``dispatched``; if it was, the server
         is told once and goes on running. ``on_progress`` asks the server for progress; with ``progress_extends`` each
-        progress starts the timeout anew, up to 3600 s after the call. ``on_settled`` is called once.
+        progress starts the timeout anew, up to 3600 s after the call. ``on_settled`` is called once. ``meta`` goes
+        along in ``_meta``.
 
         Raises without sending anything: :class:`~broker.errors.UsageError` before the connection is ready, a copy of
         its failure when it has ended, :class:`~broker.errors.CapabilityMismatchError` for a tool that is not listed or
@@ -156,7 +158,7 @@ class McpPeer(BaseConnection[McpEvent, McpOutbound]):
                 maximum=limit_ms,
             )
         token = self._next_token if on_progress is not None or progress_extends else None
-        request = self._request("tools/call", encode_call(tool, arguments, token), limit_ms, tool=tool)
+        request = self._request("tools/call", encode_call(tool, arguments, token, meta), limit_ms, tool=tool)
         self.outbound.check_room(request)
         request.on_settled = on_settled
         request.on_progress = on_progress

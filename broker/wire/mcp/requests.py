@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 import orjson
@@ -56,11 +56,14 @@ def encode(method: str, params: Any = None, *, tool: str | None = None) -> bytes
     return _dump(message, _problem(params, MAX_MESSAGE_DEPTH - 1), tool)
 
 
-def encode_call(tool: str, arguments: Any, token: int | None = None) -> bytes:
-    """The JSON of ``tools/call`` without ``id``; raises like :func:`encode`. ``token`` asks for progress under it."""
+def encode_call(tool: str, arguments: Any, token: int | None = None, meta: Mapping[str, str] | None = None) -> bytes:
+    """The JSON of ``tools/call`` without ``id``; raises like :func:`encode`.
+
+    ``token`` asks for progress under it; ``meta`` are further members of ``_meta``.
+    """
     params: dict[str, Any] = {"name": tool, "arguments": arguments}
-    if token is not None:
-        params["_meta"] = {"progressToken": token}
+    if token is not None or meta:
+        params["_meta"] = {**(meta or {}), **({} if token is None else {"progressToken": token})}
     message = {"jsonrpc": VERSION, "method": "tools/call", "params": params}
     return _dump(message, _problem(arguments, MAX_MESSAGE_DEPTH - 2), tool)
 
