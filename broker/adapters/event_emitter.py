@@ -109,11 +109,11 @@ class EventEmitter:
             if len(self._queue) >= MAX_QUEUED_EVENTS:
                 self._dropped += 1
                 return False
+            if self._thread is None and not self._start():
+                self._dropped += 1
+                return False
             self._emitted += 1
             self._queue.append((payload, now, self._session_id))
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._drain, name="broker-events", daemon=True)
-                self._thread.start()
             self._changed.notify_all()
         return True
 
@@ -142,6 +142,16 @@ class EventEmitter:
             return False
         thread.join(timeout)
         return not thread.is_alive()
+
+    def _start(self) -> bool:
+        """Start the thread; whether that was possible: there may be too many, or the interpreter about to end."""
+        thread = threading.Thread(target=self._drain, name="broker-events", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            return False
+        self._thread = thread
+        return True
 
     def _drain(self) -> None:
         while True:

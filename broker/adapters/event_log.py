@@ -92,9 +92,9 @@ class EventLog:
         try:
             with self._lock, self._exclusive():
                 self._heal_tail()
-        except BaseException:
+        except OSError as error:
             os.close(self._fd)
-            raise
+            raise _refusal(self.path, f"its end cannot be put right: {_why(error)}") from error
 
     def statistics(self) -> EventLogStatistics:
         """How the log stands."""

@@ -218,3 +218,26 @@ def test_a_token_between_spaces_never_survives(before: str, token: str, after: s
 def test_redacting_again_changes_nothing(text: str) -> None:
     once = Redactor([KNOWN]).redact(text)
     assert Redactor([KNOWN]).redact(once) == once
+
+
+@pytest.mark.parametrize("before", range(4060, 4100, 3))
+def test_a_cut_text_shows_no_part_of_a_secret(before: int) -> None:
+    for secret, redactor in ((TOKENS["openai"], SHAPELESS), (KNOWN * 20, Redactor([KNOWN * 20]))):
+        text = "a" * before + " " + secret + " " + "b" * 50_000
+        shown = redactor.redact(text, max_chars=4096)
+        assert len(shown) <= 4096 and shown.endswith("…")
+        assert not any(secret[:size] in shown for size in range(6, len(secret)))
+
+
+def test_a_short_text_that_grows_by_its_redaction_is_cut() -> None:
+    redactor = Redactor(["12345678"])
+    assert redactor.redact("12345678 12345678", max_chars=17) == "[REDACTED] [REDA…"
+    assert redactor.redact("12345678", max_chars=10) == "[REDACTED]"
+
+
+def test_a_huge_text_takes_the_time_of_a_bounded_one() -> None:
+    huge = "redis://:" * 2_000_000
+    started = time.process_time()
+    for _ in range(10):
+        SHAPELESS.redact(huge, max_chars=4096)
+    assert time.process_time() - started < 5

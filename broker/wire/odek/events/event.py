@@ -24,7 +24,6 @@ RUN_ID: Final = re.compile("[0-9a-f]{32}")
 """A run's id: 128 random bits."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_ELLIPSIS: Final = "\u2026"
 
 
 @frozen(kw_only=True)
@@ -74,9 +73,9 @@ class Stamper:
         """The event that ``payload`` is at the time ``unix_ms``."""
         envelope, data = split(payload)
         args = data.pop("args", None)
-        shown = {name: self._shown(value) for name, value in data.items()}
+        shown = self._redactor.redact_value(data, max_chars=MAX_EVENT_TEXT_CHARS)
         if isinstance(payload, ToolCallStarted) and args is not None and self._include_args:
-            shown["args"] = _cut(self._redactor.redact(args), MAX_EVENT_ARGS_CHARS)
+            shown["args"] = self._redactor.redact(args, max_chars=MAX_EVENT_ARGS_CHARS)
         tool = envelope.get("tool")
         return Event(
             type=payload.type,
@@ -84,12 +83,9 @@ class Stamper:
             run_id=self.run_id,
             session_id=session_id,
             iteration=envelope.get("iteration"),
-            tool=None if tool is None else _cut(self._redactor.redact(tool), MAX_EVENT_TEXT_CHARS),
+            tool=None if tool is None else self._redactor.redact(tool, max_chars=MAX_EVENT_TEXT_CHARS),
             data=shown,
         )
-
-    def _shown(self, value: Any) -> Any:
-        return _bounded(self._redactor.redact_value(value))
 
 
 def check_session_id(session_id: str) -> str:
@@ -108,15 +104,3 @@ def rfc3339(unix_ms: int) -> str:
     """A time in UTC as RFC 3339 has it, with milliseconds."""
     moment = _EPOCH + timedelta(milliseconds=unix_ms)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _bounded(value: Any) -> Any:
-    if isinstance(value, str):
-        return _cut(value, MAX_EVENT_TEXT_CHARS)
-    if isinstance(value, dict):
-        return {key: _bounded(member) for key, member in value.items()}
-    return [_bounded(member) for member in value] if isinstance(value, list) else value
-
-
-def _cut(text: str, max_chars: int) -> str:
-    return text if len(text) <= max_chars else text[: max_chars - 1] + _ELLIPSIS

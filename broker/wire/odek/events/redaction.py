@@ -16,7 +16,7 @@ from typing import Any, Final
 from urllib.parse import quote as percent_encode
 
 from broker.errors import ResourceExhaustedError, UsageError
-from broker.limits import MAX_JSON_DEPTH, MAX_KNOWN_SECRETS, MIN_SECRET_CHARS
+from broker.limits import MAX_JSON_DEPTH, MAX_KNOWN_SECRETS, MIN_SECRET_CHARS, REDACTION_LOOKAHEAD_CHARS
 from broker.wire.odek.events.shapes import SHAPES
 from broker.wire.quoting import scalar
 
@@ -27,6 +27,7 @@ SECRET_NAME_PARTS: Final = (
 ).split()
 """What makes a variable's value a secret: one of these as a part of its name, or as the end of a part."""
 
+_ELLIPSIS: Final = "\u2026"
 _NAME_PART: Final = re.compile("[A-Z0-9]+")
 _ENDS: Final = tuple(SECRET_NAME_PARTS)
 
@@ -62,30 +63,43 @@ class Redactor:
             )
         self._known: tuple[str, ...] = tuple({form: None for value in values for form in _forms(value)})
 
-    def redact(self, text: str) -> str:
-        """``text`` without its secrets. What no encoding can hold, a lone surrogate, becomes U+FFFD."""
+    def redact(self, text: str, *, max_chars: int | None = None) -> str:
+        """``text`` without its secrets. What no encoding can hold, a lone surrogate, becomes U+FFFD.
+
+        Of a text of more than ``max_chars`` characters only these are shown, and behind them just enough is searched to
+        find the secrets that begin among them: however long it is, the time is that of a bounded one.
+        """
+        cut = max_chars is not None and len(text) > max_chars
+        if max_chars is not None and cut:
+            text = text[: max_chars + REDACTION_LOOKAHEAD_CHARS]
         text = scalar(text)
-        spans = sorted(self._spans(text))
-        if not spans:
-            return text
+        end = max_chars if max_chars is not None and cut else len(text)
         pieces: list[str] = []
         position = 0
-        for start, end in spans:
+        for start, stop in sorted(self._spans(text)):
+            if start >= end:
+                break
             if start >= position or not pieces:
                 pieces += (text[position:start], REDACTED)
-            position = max(position, end)
-        return "".join((*pieces, text[position:]))
+            position = max(position, stop)
+        shown = "".join((*pieces, text[position:end])) if pieces else text[:end]
+        if max_chars is not None and (cut or len(shown) > max_chars):
+            return shown[: max_chars - 1] + _ELLIPSIS
+        return shown
 
-    def redact_value(self, value: Any, *, depth: int = 0) -> Any:
+    def redact_value(self, value: Any, *, max_chars: int | None = None) -> Any:
         """A copy of a JSON-like ``value`` with every string in it redacted, keys as well; the value stays as it was.
 
-        Mappings become dicts, sequences lists. Raises :class:`~broker.errors.UsageError` for anything that is no JSON,
-        and for more than 32 nested containers.
+        ``max_chars`` is for each string, as of :meth:`redact`. Mappings become dicts, sequences lists. Raises
+        :class:`~broker.errors.UsageError` for anything that is no JSON, and for more than 32 nested containers.
         """
+        return self._redacted(value, max_chars, 0)
+
+    def _redacted(self, value: Any, max_chars: int | None, depth: int) -> Any:
         if value is None or isinstance(value, bool | int):
             return value
         if isinstance(value, str):
-            return self.redact(value)
+            return self.redact(value, max_chars=max_chars)
         if isinstance(value, float) and math.isfinite(value):
             return value
         if not isinstance(value, Mapping | list | tuple | set | frozenset):
@@ -97,9 +111,10 @@ class Redactor:
         if isinstance(value, Mapping):
             copy: dict[str, Any] = {}
             for key, member in value.items():
-                copy[_unused(self.redact(str(key)), copy)] = self.redact_value(member, depth=depth + 1)
+                name = self.redact(str(key), max_chars=max_chars)
+                copy[_unused(name, copy)] = self._redacted(member, max_chars, depth + 1)
             return copy
-        return [self.redact_value(member, depth=depth + 1) for member in value]
+        return [self._redacted(member, max_chars, depth + 1) for member in value]
 
     def _spans(self, text: str) -> Iterator[tuple[int, int]]:
         for form in self._known:
