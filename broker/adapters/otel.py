@@ -13,8 +13,8 @@ try:
     from opentelemetry import metrics, trace
     from opentelemetry.trace import Span, SpanKind, StatusCode
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-except ImportError as missing:
-    raise ImportError("broker.adapters.otel needs OpenTelemetry: pip install 'extension-broker[otel]'") from missing
+except ImportError as _missing:
+    raise ImportError("broker.adapters.otel needs OpenTelemetry: pip install 'extension-broker[otel]'") from _missing
 
 from broker.bus import trace as bus_trace
 from broker.errors import BrokerError

@@ -31,7 +31,8 @@ class Recording:
     """What one run tells and may use. Without ``--events-jsonl`` it tells nobody, and still counts."""
 
     def __init__(self, given: argparse.Namespace, *, calls: int) -> None:
-        self.budget = Budget(Limits(max_runtime_seconds=given.max_runtime, max_tool_calls=given.max_tool_calls))
+        limits = Limits(max_runtime_seconds=given.max_runtime, max_tool_calls=given.max_tool_calls)
+        self.budget: Budget = Budget(limits)
         if given.events_include_args and given.events is None:
             raise UsageError("--events-include-args needs --events-jsonl")
         self._log = None if given.events is None else EventLog(given.events)
@@ -43,7 +44,7 @@ class Recording:
             self._writer = RetryingLog(self._log, report=self._report)
             redactor = Redactor(secret_values(os.environ))
             self._emitter = EventEmitter(self._writer, redactor=redactor, include_args=given.events_include_args)
-        self.events = RunEvents(self._emit)
+        self.events: RunEvents = RunEvents(self._emit)
         self.events.started(model=_NO_MODEL, sandbox=False, max_iterations=calls)
 
     def watch(self, session: AsyncSession) -> None:

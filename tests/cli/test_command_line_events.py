@@ -133,6 +133,23 @@ def test_a_file_that_is_none_is_3_and_nothing_starts(broker: Broker, config: Pat
         assert done.stderr.startswith("broker: event log")
 
 
+def test_a_file_that_may_grow_no_more_is_tried_again_reported_and_a_failure(config: Path, tmp_path: Path) -> None:
+    log = tmp_path / "run.jsonl"
+    limited = (
+        "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500)); "
+        "runpy.run_module('broker.cli', run_name='__main__')"
+    )
+    command = [sys.executable, "-c", limited, "run", str(config), "--for", "1", "--events-jsonl", str(log)]
+    done = subprocess.run(
+        command, capture_output=True, encoding="utf-8", timeout=40, cwd=tmp_path, env=ENV, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    assert "File too large; trying again" in done.stderr
+    assert "events were not written" in done.stderr
+    # What is there is whole, and in order.
+    assert [event["type"] for event in events(log)] == ["run_started", "extension_started"]
+
+
 # -- tail --------------------------------------------------------------------------------------------------------------
 
 

@@ -34,7 +34,7 @@ class EventReader:
     """Takes the bytes of an event stream as they come, in any pieces. Memory stays within one line's bound."""
 
     def __init__(self) -> None:
-        self.statistics = ReaderStatistics()
+        self.statistics: ReaderStatistics = ReaderStatistics()
         self._rest = bytearray()
         self._skipping = False
 
