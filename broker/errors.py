@@ -191,6 +191,13 @@ class ResourceExhaustedError(CapacityError):
     """A count or byte bound was reached; ``subscriber`` names who has no room, where it was a queue."""
 
 
+class BudgetExceededError(CapacityError):
+    """A run's budget is spent: ``limit`` is its name in events, ``observed`` has reached or would pass ``maximum``.
+
+    Costs are in micro-USD, times in seconds.
+    """
+
+
 class CancelledError(BrokerError):
     """The request was cancelled before it settled; ``reason`` says by whom."""
 

@@ -246,6 +246,24 @@ MAX_CHILD_NOTE_CHARS: Final = _limit("MAX_CHILD_NOTE_CHARS", 256, "characters", 
 MAX_INLINE_TEXT_BYTES: Final = _limit("MAX_INLINE_TEXT_BYTES", 32_768, "bytes", "odek", "a task's text artifact that is shown with its content")
 MAX_INLINE_TEXTS_BYTES: Final = _limit("MAX_INLINE_TEXTS_BYTES", 131_072, "bytes", "odek notes 8.4", "such contents of one call together; larger ones go first")
 
+# -- odek events -------------------------------------------------------------------------------------------------------
+MIN_SECRET_CHARS: Final = _limit("MIN_SECRET_CHARS", 8, "characters", "odek notes 5.6", "a known secret that is redacted; a shorter one would be found in innocent text")
+MAX_KNOWN_SECRETS: Final = _limit("MAX_KNOWN_SECRETS", 1_024, "secrets", "design", "secrets one redactor looks for; each costs a search of every string")
+MAX_QUEUED_EVENTS: Final = _limit("MAX_QUEUED_EVENTS", 1_024, "events", "odek notes 5.7", "events of one run that wait for their consumers; a newer one is dropped")
+MAX_EVENT_TEXT_CHARS: Final = _limit("MAX_EVENT_TEXT_CHARS", 4_096, "characters", "design", "one string of an event; the rest is cut off")
+MAX_EVENT_ARGS_CHARS: Final = _limit("MAX_EVENT_ARGS_CHARS", 65_536, "characters", "design", "raw arguments in an event, where they are asked for; the rest is cut off")
+REDACTION_LOOKAHEAD_CHARS: Final = _limit("REDACTION_LOOKAHEAD_CHARS", 16_384, "characters", "design", "text behind the cut that is searched too, for secrets that begin before it")
+MAX_EVENT_LINE_BYTES: Final = _limit("MAX_EVENT_LINE_BYTES", 4_194_304, "bytes", "design", "one line of an event file, written or read; every event fits")
+MAX_SUMMARY_PATHS: Final = _limit("MAX_SUMMARY_PATHS", 16, "names", "odek notes 5.4", "programs or paths listed in the summary of one tool call's arguments")
+MAX_SUMMARY_NAME_BYTES: Final = _limit("MAX_SUMMARY_NAME_BYTES", 512, "bytes", "odek notes 5.4", "one program, path or host in such a summary; the rest is cut off")
+MAX_SUMMARY_ARGS_BYTES: Final = _limit("MAX_SUMMARY_ARGS_BYTES", 1_048_576, "bytes", "design", "arguments that are read for their summary; longer ones are unusable for it")
+MAX_SUMMARY_COMMAND_CHARS: Final = _limit("MAX_SUMMARY_COMMAND_CHARS", 16_384, "characters", "design", "one command that is taken apart for its summary; of a longer one the beginning")
+MAX_UNSYNCED_LOG_BYTES: Final = _limit("MAX_UNSYNCED_LOG_BYTES", 8_388_608, "bytes", "design", "written lines an event file keeps in memory, to write them anew, while its fsync fails; more are refused")
+EVENT_RETRY_BASE_MS: Final = _limit("EVENT_RETRY_BASE_MS", 100, "ms", "design", "pause before an event that could not be written is tried again; each further one is twice as long")
+EVENT_RETRY_CAP_MS: Final = _limit("EVENT_RETRY_CAP_MS", 5_000, "ms", "design", "longest such pause")
+FOLLOW_INTERVAL_MS: Final = _limit("FOLLOW_INTERVAL_MS", 200, "ms", "design", "time between two looks at an event file that is followed")
+EMITTER_CLOSE_MS: Final = _limit("EMITTER_CLOSE_MS", 5_000, "ms", "design", "time the command line leaves the consumers of its events at the end")
+
 # -- command line ------------------------------------------------------------------------------------------------------
 MAX_COMMAND_SECONDS: Final = _limit("MAX_COMMAND_SECONDS", 31_536_000, "s", "design", "a duration or timeout given on the command line")
 # fmt: on

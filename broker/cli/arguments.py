@@ -9,7 +9,7 @@ from typing import Any
 
 from broker import canonical
 from broker.errors import CanonicalError, InvalidParamsError, UsageError
-from broker.limits import MAX_COMMAND_SECONDS
+from broker.limits import MAX_COMMAND_SECONDS, MAX_PORTABLE_INTEGER
 from broker.wire.mcp.requests import encode
 from broker.wire.octet.manifest_model import Manifest
 from broker.wire.odek.config import ServerConfig
@@ -25,6 +25,14 @@ def seconds(text: str) -> float:
     if not 0 < value <= MAX_COMMAND_SECONDS:
         raise argparse.ArgumentTypeError(f"expected seconds above 0, at most {MAX_COMMAND_SECONDS}, got {text!r}")
     return value
+
+
+def limit(text: str) -> int:
+    """A positive whole number."""
+    # Not int(): that takes "1_000", " 7" and digits of other scripts as well.
+    if not (text.isascii() and text.isdigit()) or not 0 < int(text[:32]) <= MAX_PORTABLE_INTEGER or len(text) > 32:
+        raise argparse.ArgumentTypeError(f"expected a whole number above 0, got {text!r:.80}")
+    return int(text)
 
 
 def json_argument(text: str) -> Any:

@@ -11,3 +11,5 @@ USAGE: Final = 2
 """The command line is wrong."""
 SETUP: Final = 3
 """A manifest, an executable or the workspace is wrong; nothing was run."""
+BUDGET: Final = 4
+"""The budget of the run is spent."""

@@ -12,13 +12,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from broker.cli import call, check, migrate, run
-from broker.cli.arguments import seconds
-from broker.cli.exit_codes import FAILURE, SETUP, USAGE
-from broker.errors import BrokerError, SetupError, UsageError
+from broker.cli import call, check, migrate, run, tail
+from broker.cli.arguments import limit, seconds
+from broker.cli.exit_codes import BUDGET, FAILURE, SETUP, USAGE
+from broker.errors import BrokerError, BudgetExceededError, SetupError, UsageError
 from broker.wire.quoting import escape
 
-_EXIT_CODES = "exit status: 0 ok, 1 a tool or an extension failed, 2 wrong usage, 3 a manifest or the set-up is wrong"
+_EXIT_CODES = (
+    "exit status: 0 ok, 1 a tool or an extension failed, 2 wrong usage, 3 a manifest or the set-up is wrong, "
+    "4 the budget of the run is spent"
+)
 _PATHS = "an extension.toml, its directory, a folder of such directories, or a *.json with mcp_servers"
 
 
@@ -50,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return SETUP
     except BrokerError as error:
         print(f"broker: {escape(str(error))}", file=sys.stderr)
-        return FAILURE
+        return BUDGET if isinstance(error, BudgetExceededError) else FAILURE
     except OSError as error:
         _give_up_stdout()
         print(f"broker: {escape(str(error))}", file=sys.stderr)
@@ -105,7 +108,33 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         help="ask a model that an extension provides, when --call would call; repeatable",
     )
+    command.add_argument(
+        "--events-jsonl", dest="events", metavar="FILE", type=Path, help="append the run's events to this file"
+    )
+    command.add_argument(
+        "--events-include-args", action="store_true", help="with the arguments of tool calls, their secrets redacted"
+    )
+    command.add_argument(
+        "--max-runtime", metavar="SECONDS", type=limit, help="end the run after this time, with exit status 4"
+    )
+    command.add_argument(
+        "--max-tool-calls", metavar="N", type=limit, help="end the run before one more tool call, with exit status 4"
+    )
     command.set_defaults(action=lambda given: asyncio.run(run.run(given)))
+
+    command = _add(commands, "tail", "show the events of a file that --events-jsonl wrote")
+    command.add_argument("path", metavar="FILE", type=Path, help="the file")
+    command.add_argument("--follow", action="store_true", help="wait for more, until Ctrl-C")
+    command.add_argument(
+        "--type",
+        dest="types",
+        metavar="T",
+        action="append",
+        choices=tail.TYPES,
+        help="show events of this type alone; repeatable",
+    )
+    command.add_argument("--json", action="store_true", help="show them as they stand there, one JSON object a line")
+    command.set_defaults(action=lambda given: asyncio.run(tail.tail(given)))
 
     command = _add(commands, "call", "start one extension or MCP server, call one tool, print its answer")
     command.add_argument(

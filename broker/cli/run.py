@@ -13,11 +13,13 @@ from broker.cli import providers, records
 from broker.cli.arguments import check_arguments, json_argument
 from broker.cli.exit_codes import FAILURE, OK, SETUP
 from broker.cli.interrupts import interrupts
+from broker.cli.recording import Recording
 from broker.cli.settling import Activity
 from broker.cli.sources import Source, load_all, start
 from broker.cli.views import StoppingView, View, make_view
 from broker.errors import BrokerError, SetupError, UsageError
 from broker.host import Health, HostServices, ProviderRegistry
+from broker.wire.odek.events.run import OpenCall
 
 _REFRESH_SECONDS = 0.25
 
@@ -33,6 +35,24 @@ async def run(given: argparse.Namespace) -> int:
     by_name = {source.name: source for source in sources}
     for extension, _, arguments in calls:
         check_arguments(by_name[extension], arguments)
+    work = _Work(calls, asks, given.duration)
+    recording = Recording(given, calls=len(calls))
+    try:
+        status = await _run(given, sources, warnings, work, recording)
+    except BaseException as error:
+        recording.end(error)
+        raise
+    recorded = recording.end(None if status == OK else BrokerError("an extension or a call failed"))
+    return status if recorded else status or FAILURE
+
+
+async def _run(
+    given: argparse.Namespace,
+    sources: list[Source],
+    warnings: list[tuple[str, str]],
+    work: _Work,
+    recording: Recording,
+) -> int:
     stop = asyncio.Event()
     view = StoppingView(make_view(as_json=given.json), stop.set)
     failures: list[str] = []
@@ -42,13 +62,13 @@ async def run(given: argparse.Namespace) -> int:
             registry = ProviderRegistry()
             async with AsyncHost(services=HostServices(providers=registry)) as host:
                 session = await host.open_session(given.workspace)
+                recording.watch(session)
                 activity = Activity()
                 _connect(session, view, activity, registry)
                 for name, warning in warnings:
                     view.show(records.diagnostic(name, warning))
-                work = _Work(calls, asks, given.duration)
-                serving = _serve(session, view, activity, sources, work, failures, unstartable)
-                await _until(stop, serving)
+                serving = _serve(session, view, activity, sources, work, failures, unstartable, recording)
+                await _until(stop, serving, recording.enforce_runtime())
                 health = {end.name: end.health for end in session.session.extensions.values()}
                 health.update({end.name: end.health for end in session.session.servers.values()})
                 unwell = (Health.CRASHED, Health.PARKED, Health.BACKOFF)
@@ -92,6 +112,7 @@ async def _serve(
     work: _Work,
     failures: list[str],
     unstartable: list[str],
+    recording: Recording,
 ) -> None:
     loop = asyncio.get_running_loop()
     refreshing = asyncio.create_task(_refresh(session, view))
@@ -111,8 +132,10 @@ async def _serve(
         if work.calls or work.asks:
             await activity.settle(None if work.duration is None else work.duration * 0.8)
             for extension, tool, arguments in work.calls:
-                if not await call_once(session, view, extension, tool, arguments):
+                opened = recording.claim_call(extension, tool, arguments)
+                if not await call_once(session, view, extension, tool, arguments, opened=opened):
                     failures.append(extension)
+                recording.call_ended()
             for provider, model, request in work.asks:
                 if not await providers.ask(session, view, provider, model, request):
                     failures.append(provider)
@@ -126,9 +149,17 @@ async def _serve(
 
 
 async def call_once(
-    session: AsyncSession, view: View, extension: str, tool: str, arguments: Any, timeout: float | None = None
+    session: AsyncSession,
+    view: View,
+    extension: str,
+    tool: str,
+    arguments: Any,
+    timeout: float | None = None,
+    *,
+    opened: OpenCall | None = None,
 ) -> bool:
-    """Call a tool and show the answer; whether it succeeded."""
+    """Call a tool and show the answer; whether it succeeded. ``opened`` is told how it ended."""
+    failure: BaseException | None = None
     try:
         if extension in session.session.servers:
             output = await session.call_server(extension, tool, arguments, timeout=timeout)
@@ -138,8 +169,18 @@ async def call_once(
                 extension, tool, await session.call(extension, tool, arguments, timeout=timeout)
             )
     except BrokerError as error:
+        failure = error
         record = records.from_error(extension, tool, error)
+    except asyncio.CancelledError as error:
+        if opened is not None:
+            opened.failed(error)
+        raise
     view.show(record)
+    if opened is not None and record["ok"]:
+        text = "".join(part.get("text", "") for part in record["content"])
+        opened.completed(text, artifact_count=len(record.get("artifacts", ())))
+    elif opened is not None:
+        opened.failed(failure)
     return bool(record["ok"])
 
 
@@ -149,18 +190,19 @@ async def _refresh(session: AsyncSession, view: View) -> None:
         await asyncio.sleep(_REFRESH_SECONDS)
 
 
-async def _until(stop: asyncio.Event, work: Any) -> None:
-    """Run ``work`` until it ends or ``stop`` is set, whichever comes first."""
-    working = asyncio.ensure_future(work)
+async def _until(stop: asyncio.Event, work: Any, limit: Any) -> None:
+    """Run ``work`` until it ends, ``stop`` is set, or ``limit`` raises, whichever comes first."""
+    working, limiting = asyncio.ensure_future(work), asyncio.ensure_future(limit)
     stopping = asyncio.ensure_future(stop.wait())
     try:
-        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            await working
+        await asyncio.wait((working, limiting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        for task in (working, limiting):
+            if task.done():
+                await task
     finally:
-        for task in (working, stopping):
+        for task in (working, limiting, stopping):
             task.cancel()
-        await asyncio.gather(working, stopping, return_exceptions=True)
+        await asyncio.gather(working, limiting, stopping, return_exceptions=True)
 
 
 def _arguments(option: str, text: str) -> Any:

@@ -39,6 +39,17 @@ def utf8_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
+def scalar(text: str) -> str:
+    """``text`` without lone surrogates, which no encoding holds; each becomes U+FFFD, and two that are a pair join."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
 def escape(text: str, *, max_chars: int = MAX_DIAGNOSTIC_CHARS) -> str:
     """``text`` with every unprintable character as a backslash escape, at most ``max_chars`` characters.
 

@@ -1,9 +1,9 @@
 """Which test shows each numbered fault of an MCP host, or why none does.
 
 The numbers are those of the fault catalogue behind the odek decisions: 1 to 19 transport, 20 to 31 configuration,
-32 to 34 names, 35 to 44 results, 45 to 56 envelopes, 57 to 71 references, 72 to 78 forgery, 104 to 106 references to
-outside state, 107 to 122 the rest that concerns servers and sub-agents. A value that begins
-with ``tests/`` is a test; any other is the reason why there is none here.
+32 to 34 names, 35 to 44 results, 45 to 56 envelopes, 57 to 71 references, 72 to 78 forgery, 79 to 94 events, 95 to 103
+budgets, 104 to 106 references to outside state, 107 to 115 artifacts, 116 to 122 the rest. A value that begins with
+``tests/`` is a test; any other is the reason why there is none here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,14 @@ SERVER = "tests/mcp_host/test_server_calls.py::"
 STARTING = "tests/mcp_host/test_server_starting.py::"
 PROCESS = "tests/mcp_host/test_server_processes.py::"
 
-_EVENTS = "about the event stream, which is built with the budgets"
+EMITTER = "tests/events/test_event_emitter.py::"
+LOG = "tests/events/test_event_log.py::"
+TYPES = "tests/events/test_event_types.py::"
+RUN = "tests/events/test_run_events.py::"
+READER = "tests/events/test_event_reader.py::"
+REDACTION = "tests/events/test_redaction.py::"
+BUDGET = "tests/budget/test_budget.py::"
+EVENTS_CLI = "tests/cli/test_command_line_events.py::"
 
 FAULTS: dict[int, tuple[str, ...]] = {
     1: (CALLS + "test_a_request_of_the_server_with_our_id_is_no_answer",),
@@ -143,6 +150,41 @@ FAULTS: dict[int, tuple[str, ...]] = {
         RESULT + "test_joiners_survive_and_the_id_is_quoted",
     ),
     78: (RESULT + "test_a_metadata_line", SERVER + "test_an_artifact_is_verified_shown_and_read_by_id"),
+    79: (EMITTER + "test_a_raising_consumer_loses_that_event_alone",),
+    80: (EMITTER + "test_a_blocked_consumer_blocks_nobody_and_drops_are_counted",),
+    81: (EMITTER + "test_a_consumer_may_close_and_emit",),
+    82: (EMITTER + "test_emitting_after_the_close_does_nothing",),
+    83: (TYPES + "test_every_string_is_redacted_and_the_callers_data_stays",),
+    84: (REDACTION + "test_every_string_at_any_depth_and_the_value_stays",),
+    85: (LOG + "test_a_link_is_refused_and_its_target_untouched",),
+    86: (LOG + "test_the_directory_must_exist",),
+    87: (LOG + "test_the_file_is_private_and_appended_to",),
+    88: (LOG + "test_the_file_is_private_and_appended_to",),
+    89: (
+        LOG + "test_a_failed_sync_is_reported_kept_and_repeated",
+        LOG + "test_threads_share_an_fsync_and_none_returns_before_its_own",
+        LOG + "test_after_the_close_nothing_is_taken",
+    ),
+    90: (RUN + "test_a_batch_has_distinct_ids_and_pairs_by_them", RUN + "test_the_ids_of_the_first_batch"),
+    91: (
+        TYPES + "test_arguments_leave_only_when_asked_for_and_then_redacted",
+        EVENTS_CLI + "test_a_run_tells_of_its_calls_and_its_servers",
+    ),
+    92: (RUN + "test_a_result_that_speaks_of_an_error_is_a_completion",),
+    93: (EMITTER + "test_a_huge_payload_holds_up_no_emitter",),
+    94: (RUN + "test_a_failure_is_one_of_four_words",),
+    95: (BUDGET + "test_a_project_only_lowers",),
+    96: (BUDGET + "test_a_projects_prices_never_count",),
+    97: (BUDGET + "test_without_both_prices_the_cost_is_off_and_tokens_are_not",),
+    98: (BUDGET + "test_a_models_price_goes_first_and_falls_back_one_by_one",),
+    99: (BUDGET + "test_the_order_when_a_reply_with_tool_calls_crosses_a_limit",),
+    100: (
+        BUDGET + "test_exactly_the_maximum_of_tool_calls_runs_and_a_denied_batch_does_not_count",
+        EVENTS_CLI + "test_one_tool_call_more_than_allowed_ends_the_run_with_4",
+    ),
+    101: (BUDGET + "test_the_next_run_begins_with_fresh_counters",),
+    102: (EVENTS_CLI + "test_a_limit_is_a_whole_number_above_0",),
+    103: (BUDGET + "test_exit_codes",),
     104: (
         EXTERNAL + "test_other_kinds",
         EXTERNAL + "test_lengths_count_characters",
@@ -185,18 +227,18 @@ FAULTS: dict[int, tuple[str, ...]] = {
         TASKS + "test_64_artifacts_and_the_largest_of_them",
         TASKS + "test_64_mebibytes_and_the_largest_first",
     ),
-    115: ("about the usage that a child reports, which is charged to the budget and built with it",),
+    115: (BUDGET + "test_what_a_child_reports_is_never_refunded",),
     116: (RESULT + "test_ids_are_unique_over_merged_envelopes_and_as_shown",),
     117: (
         LINES + "test_exactly_the_bound_passes_and_one_more_does_not",
         PROCESS + "test_a_line_of_exactly_the_limit",
     ),
     118: (SERVER + "test_a_line_over_the_limit_ends_the_server_and_every_call",),
-    119: (_EVENTS,),
+    119: (LOG + "test_every_event_is_synced_when_its_write_returns",),
     120: (
         SERVER + "test_a_line_over_the_limit_ends_the_server_and_every_call",
         SERVER + "test_a_timeout_fails_the_call_and_keeps_the_process",
     ),
     121: (SERVER + "test_a_line_over_the_limit_ends_the_server_and_every_call",),
-    122: (_EVENTS,),
+    122: (READER + "test_unknown_types_and_fields_are_ignored",),
 }

@@ -20,7 +20,7 @@ from broker.wire.jsonrpc import json_type
 from broker.wire.odek.artifact_ref import ArtifactRef, read_ref
 from broker.wire.odek.envelope import Envelope, check_artifact_count, detect
 from broker.wire.odek.rendering import Bounds, Rendered, render, shown_id
-from broker.wire.quoting import quote
+from broker.wire.quoting import quote, scalar
 
 Verify: TypeAlias = Callable[[ArtifactRef], None]
 """Checks the file of a reference; raises a :class:`~broker.errors.BrokerError` to refuse it."""
@@ -69,7 +69,7 @@ def read_error(error: McpError, *, server: str, tool: str, max_result_chars: int
     """The output of a call that the server answered with an error: its code and its whole message, within the limit."""
     bounds = Bounds(server=server, tool=tool, max_result_chars=max_result_chars)
     code = "" if error.rpc_code is None else f" {error.rpc_code}"
-    return _output(render(_scalar(f"error{code}: {error.rpc_message}"), (), "", bounds), is_error=True)
+    return _output(render(scalar(f"error{code}: {error.rpc_message}"), (), "", bounds), is_error=True)
 
 
 def _read(result: Any, bounds: Bounds, verify: Verify | None) -> ToolOutput:
@@ -119,7 +119,7 @@ def _decode(result: Any) -> tuple[list[str], bool, int]:
         if type(text) is not str:
             path = f"content[{index}].text"
             raise ResultError(f"{path} must be a string, not {json_type(text)}", path=path)
-        texts.append(text if text.isascii() else _scalar(text))
+        texts.append(scalar(text))
     structured = result.get("structuredContent")
     return texts, is_error is True, 0 if structured is None else _structured_chars(structured)
 
@@ -185,12 +185,3 @@ def _verify(ref: ArtifactRef, verify: Verify) -> None:
 
 def _output(rendered: Rendered, refs: tuple[ArtifactRef, ...] = (), *, is_error: bool = False) -> ToolOutput:
     return ToolOutput(rendered.text, len(refs), refs, rendered.truncated, rendered.observed, is_error)
-
-
-def _scalar(text: str) -> str:
-    """``text`` without lone surrogates, which no encoding holds; each becomes U+FFFD."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
