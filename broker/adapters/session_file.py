@@ -2,7 +2,7 @@
 
 ::
 
-    refs = SessionFile("sessions/4821.json", redact=redactor.redact)
+    refs = SessionFile("sessions/4821.json")
     refs.add([parse_external_ref("ci-run=https://ci.example.test/runs/4821")])
     refs.save({"messages": messages})     # what the host keeps; the references stay
     refs.load()
@@ -26,6 +26,7 @@ from broker.adapters.files import read_bounded, write_whole
 from broker.clock import Clock, SystemClock
 from broker.errors import BrokerError, SetupError
 from broker.limits import MAX_SESSION_FILE_BYTES
+from broker.wire.odek.events.redaction import Redactor
 from broker.wire.odek.external_ref import ExternalRef, ExternalRefs, Redact
 from broker.wire.odek.session_document import SessionDocument, encode_members, read_session_document
 
@@ -33,9 +34,10 @@ from broker.wire.odek.session_document import SessionDocument, encode_members, r
 class SessionFile:
     """One session file. It need not exist, its directory must. Safe from any thread; calls block on the file system.
 
-    ``redact`` takes the secrets out of each URI before it is kept. Every method raises
-    :class:`~broker.errors.SetupError` when the file cannot be read or written, is no regular file (a symbolic link is
-    none), and :class:`~broker.errors.ConfigError` when it holds something else than a session; each names the path.
+    ``redact`` takes the secrets out of each URI before it is kept; left out, those that are known by their shape. Every
+    method raises :class:`~broker.errors.SetupError` when the file cannot be read or written or is no regular file (a
+    symbolic link is none), and :class:`~broker.errors.ConfigError` when it holds something else than a session; each
+    names the path.
     """
 
     def __init__(
@@ -43,7 +45,7 @@ class SessionFile:
     ) -> None:
         self.path: str = os.path.abspath(path)
         self._clock: Clock = clock or SystemClock()
-        self._redact = redact
+        self._redact = Redactor().redact if redact is None else redact
 
     def load(self) -> tuple[ExternalRef, ...]:
         """The references, in the order they were added; none without a file."""
