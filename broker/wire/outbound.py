@@ -53,10 +53,11 @@ class Outbound:
     """The writing half of a connection.
 
     ``bound`` is the largest frame in bytes. ``cancel_grace_ms`` is the time a dispatched request that was cancelled has
-    for its answer before the connection fails; ``None`` lets it go unanswered.
+    for its answer before the connection fails; ``None`` lets it go unanswered. While ``unread`` is set the host itself
+    leaves alone what the process says, and no process is to blame for an answer that may be among it.
     """
 
-    __slots__ = ("_cancel_grace_ms", "_connection", "_held_cancels", "outbox", "requests")
+    __slots__ = ("_cancel_grace_ms", "_connection", "_held_cancels", "outbox", "requests", "unread")
 
     def __init__(self, connection: Owner, *, bound: int, cancel_grace_ms: int | None) -> None:
         self._connection = connection
@@ -64,6 +65,7 @@ class Outbound:
         self._held_cancels: deque[HostRequest] = deque()
         self.outbox: Outbox = Outbox(bound)
         self.requests: RequestTable = RequestTable()
+        self.unread: bool = False
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
@@ -135,6 +137,9 @@ class Outbound:
         if not self.requests.is_tombstone(request):
             observed = now_ms - request.started_ms
             self._connection.abandon(request, TIMEOUT_REASON, self.timeout_error(request, observed))
+            return
+        if self.unread and self._cancel_grace_ms is not None:
+            self.requests.timers.set(request, now_ms + max(1, self._cancel_grace_ms))
             return
         assert request.cancelled_ms is not None
         observed = now_ms - request.cancelled_ms
