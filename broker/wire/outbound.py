@@ -23,6 +23,7 @@ from broker.errors import (
 )
 from broker.limits import MAX_WRITER_FRAMES, TOMBSTONE_MS
 from broker.wire.outbox import Outbox, OutFrame
+from broker.wire.quoting import describe
 from broker.wire.requests import SENT, WRITING, HostRequest, RequestTable
 
 TIMEOUT_REASON: Final = "timeout"
@@ -165,7 +166,7 @@ class Outbound:
             try:
                 on_settled(request)
             except Exception as cause:  # one caller's bug must not keep the others from settling
-                self._connection.diagnose(f"on_settled of {request.method} raised {type(cause).__name__}: {cause}")
+                self._connection.diagnose(f"on_settled of {request.method} raised {describe(cause)}")
 
     def settle_result(self, request: HostRequest, result: Any) -> None:
         """Release the caller with the decoded result, or with :class:`~broker.errors.ResultError`."""
@@ -288,7 +289,7 @@ class Outbound:
             )
             error.__cause__ = cause
         else:
-            error = ResultError(f"result of {request.method} could not be read: {type(cause).__name__}: {cause}")
+            error = ResultError(f"result of {request.method} could not be read: {describe(cause)}")
             error.__cause__ = cause
         self.attribute(request, error)
         return error
