@@ -266,4 +266,5 @@ EMITTER_CLOSE_MS: Final = _limit("EMITTER_CLOSE_MS", 5_000, "ms", "design", "tim
 
 # -- command line ------------------------------------------------------------------------------------------------------
 MAX_COMMAND_SECONDS: Final = _limit("MAX_COMMAND_SECONDS", 31_536_000, "s", "design", "a duration or timeout given on the command line")
+MAX_SHOWN_ANSWER_CHARS: Final = _limit("MAX_SHOWN_ANSWER_CHARS", 1_048_576, "characters", "design", "text of one model's answer that the command line keeps to show it; the stream is cancelled above")
 # fmt: on

@@ -17,7 +17,7 @@ from broker.cli.sources import load_one
 from broker.errors import UsageError
 from broker.host import HostServices, HostSettings
 from broker.wire.octet.manifest import Manifest
-from broker.wire.octet.migration_models import MigrationDiagnostic, MigrationImportResult
+from broker.wire.octet.migration_models import MigrationImportResult
 from broker.wire.octet.schema import encode
 from broker.wire.quoting import escape
 
@@ -43,16 +43,18 @@ async def _migrate(manifest: Manifest, root: str, workspace: Path, *, as_json: b
         session = await host.open_session(workspace)
         await session.start(manifest)
         setup = await session.detect_setup(manifest.name, root)
-        if not setup.result.detected:
-            _show_diagnostics(setup.diagnostics)
-            print(f"no setup was found in {escape(root)}")
-            return FAILURE
-        result = await session.import_setup(setup)
+        found = setup.result.detected
+        if found:
+            result = await session.import_setup(setup)
+        else:
+            result = MigrationImportResult(models=(), skills=(), mcp_servers=(), diagnostics=setup.diagnostics)
     if as_json:
         print(json.dumps(encode(result), separators=(",", ":")))
     else:
         _show(result)
-    return OK
+        if not found:
+            print(f"no setup was found in {escape(root)}")
+    return OK if found else FAILURE
 
 
 def _show(result: MigrationImportResult) -> None:
@@ -62,9 +64,5 @@ def _show(result: MigrationImportResult) -> None:
         print(escape(f"skill       {skill.name}, {len(skill.content.encode())} bytes ({skill.path})"))
     for server in result.mcp_servers:
         print(escape(f"mcp server  {server.name}: {' '.join((server.command, *server.args))} ({server.path})"))
-    _show_diagnostics(result.diagnostics)
-
-
-def _show_diagnostics(diagnostics: tuple[MigrationDiagnostic, ...]) -> None:
-    for diagnostic in diagnostics:
+    for diagnostic in result.diagnostics:
         print(escape(f"{diagnostic.severity:<11} {diagnostic.path}: {diagnostic.reason}"))

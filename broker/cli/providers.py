@@ -10,8 +10,9 @@ from typing import Any
 
 from broker.adapters.aio import AsyncSession
 from broker.cli.views import View
-from broker.errors import BrokerError
+from broker.errors import BrokerError, ResourceExhaustedError
 from broker.host import ProviderRegistry, RegisteredProvider
+from broker.limits import MAX_SHOWN_ANSWER_CHARS
 from broker.wire.octet.stream_models import TextDelta
 
 
@@ -33,15 +34,25 @@ def watch(registry: ProviderRegistry, show: Callable[[dict[str, Any]], None]) ->
 
 
 async def ask(session: AsyncSession, view: View, provider: str, model: str, request: Any) -> bool:
-    """Ask a model and show what it says, once it has said all; whether it succeeded."""
+    """Ask a model and show what it says, once it has said all; whether it succeeded.
+
+    An answer of more than 1048576 characters fails, and is cancelled.
+    """
     text = ""
     try:
         async with session.stream(provider, model, request) as stream:
             async for event in stream:
                 if isinstance(event, TextDelta):
                     text += event.delta
+                if len(text) > MAX_SHOWN_ANSWER_CHARS:
+                    raise ResourceExhaustedError(
+                        f"the answer of {provider}/{model} is too long to show",
+                        limit="MAX_SHOWN_ANSWER_CHARS",
+                        observed=len(text),
+                        maximum=MAX_SHOWN_ANSWER_CHARS,
+                    )
     except BrokerError as error:
-        view.show(stream_failed(provider, model, text, error))
+        view.show(stream_failed(provider, model, text[:MAX_SHOWN_ANSWER_CHARS], error))
         return False
     view.show(streamed(provider, model, text))
     return True

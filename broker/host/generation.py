@@ -229,7 +229,7 @@ class Generation(ExtensionProcess):
             elif isinstance(event, Closed) and event.error is not None:
                 self.fail(event.error)
             self.relieve_writer()
-        self._stopped_short = stopped
+        self._stopped_short = self.connection.outbound.unread = stopped
 
     def _on_initialized(self, event: Initialized) -> None:
         if self.failure is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from broker.errors import BrokerError, InternalError, UsageError
+from broker.wire.quoting import describe
 
 T = TypeVar("T")
 
@@ -59,7 +60,7 @@ class Outcome(Generic[T]):
         except BrokerError as error:
             self.fail(error)
         except Exception as error:
-            failure = InternalError(f"{type(error).__name__}: {error}")
+            failure = InternalError(describe(error))
             failure.__cause__ = error
             self.fail(failure)
         else:

@@ -23,6 +23,7 @@ from broker.errors import (
 )
 from broker.limits import MAX_WRITER_FRAMES, TOMBSTONE_MS
 from broker.wire.outbox import Outbox, OutFrame
+from broker.wire.quoting import describe
 from broker.wire.requests import SENT, WRITING, HostRequest, RequestTable
 
 TIMEOUT_REASON: Final = "timeout"
@@ -53,10 +54,11 @@ class Outbound:
     """The writing half of a connection.
 
     ``bound`` is the largest frame in bytes. ``cancel_grace_ms`` is the time a dispatched request that was cancelled has
-    for its answer before the connection fails; ``None`` lets it go unanswered.
+    for its answer before the connection fails; ``None`` lets it go unanswered. While ``unread`` is set the host itself
+    leaves alone what the process says, and no process is to blame for an answer that may be among it.
     """
 
-    __slots__ = ("_cancel_grace_ms", "_connection", "_held_cancels", "outbox", "requests")
+    __slots__ = ("_cancel_grace_ms", "_connection", "_held_cancels", "outbox", "requests", "unread")
 
     def __init__(self, connection: Owner, *, bound: int, cancel_grace_ms: int | None) -> None:
         self._connection = connection
@@ -64,6 +66,7 @@ class Outbound:
         self._held_cancels: deque[HostRequest] = deque()
         self.outbox: Outbox = Outbox(bound)
         self.requests: RequestTable = RequestTable()
+        self.unread: bool = False
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
@@ -136,6 +139,9 @@ class Outbound:
             observed = now_ms - request.started_ms
             self._connection.abandon(request, TIMEOUT_REASON, self.timeout_error(request, observed))
             return
+        if self.unread and self._cancel_grace_ms is not None:
+            self.requests.timers.set(request, now_ms + max(1, self._cancel_grace_ms))
+            return
         assert request.cancelled_ms is not None
         observed = now_ms - request.cancelled_ms
         if self._cancel_grace_ms is not None:
@@ -160,7 +166,7 @@ class Outbound:
             try:
                 on_settled(request)
             except Exception as cause:  # one caller's bug must not keep the others from settling
-                self._connection.diagnose(f"on_settled of {request.method} raised {type(cause).__name__}: {cause}")
+                self._connection.diagnose(f"on_settled of {request.method} raised {describe(cause)}")
 
     def settle_result(self, request: HostRequest, result: Any) -> None:
         """Release the caller with the decoded result, or with :class:`~broker.errors.ResultError`."""
@@ -283,7 +289,7 @@ class Outbound:
             )
             error.__cause__ = cause
         else:
-            error = ResultError(f"result of {request.method} could not be read: {type(cause).__name__}: {cause}")
+            error = ResultError(f"result of {request.method} could not be read: {describe(cause)}")
             error.__cause__ = cause
         self.attribute(request, error)
         return error

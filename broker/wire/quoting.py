@@ -60,6 +60,14 @@ def escape(text: str, *, max_chars: int = MAX_DIAGNOSTIC_CHARS) -> str:
     return _bounded(text, max_chars, count_bytes=False)
 
 
+def describe(error: BaseException) -> str:
+    """What an exception of somebody else's code is: its type, and its text if that can be had."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # making the text is somebody else's code, too
+        return type(error).__name__
+
+
 def quote(data: str | bytes, *, max_bytes: int = MAX_QUOTED_BYTES) -> str:
     """``data`` in single quotes: bytes that are not UTF-8 and unprintable characters escaped, the quotes not counted.
 

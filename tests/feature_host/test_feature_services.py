@@ -113,6 +113,38 @@ def test_a_wrong_answer_of_a_service_is_the_hosts_fault(
     assert any("failed inside the host" in text for text in world.diagnostics())
 
 
+class UnspeakableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class Unawaitable:
+    def __await__(self) -> Any:
+        raise AssertionError("nobody waits for it")
+
+
+def test_a_service_whose_fault_cannot_even_be_told_harms_nobody(
+    open_memory: Open, service: Any, play: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = open_memory(service.bind("confirmations", "inputs"))
+    asker = world.start_feature(play.Asker, "0.4")
+
+    def refuse(awaitable: Any) -> Any:
+        raise ValueError("it belongs to another loop")
+
+    monkeypatch.setattr(world.driver, "adopt", refuse)
+    service.answers.update(confirm=UnspeakableError(), ask=lambda: Unawaitable())
+    got = world.ask(
+        asker,
+        ["confirmation/request", {"prompt": "?", "destructive": True, "default": False}],
+        ["input/request", {"prompt": "?", "secret": False}],
+    )
+    assert [refused(one) for one in got] == [(-32603, "internal_error")] * 2
+    assert "confirmation/request failed inside the host: UnspeakableError" in world.diagnostics()
+    assert "input/request failed inside the host: ValueError: it belongs to another loop" in world.diagnostics()
+    assert world.settle(asker.call("work", {})).is_error is False
+
+
 def test_services_answer_later_by_outcome_and_by_awaitable(open_world: Open, service: Any, play: Any) -> None:
     async def later() -> str:
         return "from a coroutine"

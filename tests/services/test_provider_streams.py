@@ -671,3 +671,22 @@ def test_closing_the_session_ends_everything(streams: Streams) -> None:
     assert [type(each) for each in taken(stream)] == [CancelledError]
     with pytest.raises(UsageError, match="closed"):
         streams.session.stream("acme", "small", ASK)
+
+
+def test_readers_that_stop_in_turn_keep_no_answer_out(streams: Streams) -> None:
+    """What counts is how long the output was left unread, not which of the streams it was left for."""
+    ones = [streams.accepted() for _ in range(3)]
+    waiting = streams.ask()
+    waiting.cancel()
+    streams.driver.run()
+    (*_, request) = (m for m in streams.extension.far.received if m.get("method") == "provider/stream")
+    for stream in ones:
+        for sequence, kind, payload in deltas(0, 33):
+            params = {"stream_id": stream.id, "sequence": sequence, "kind": kind, "payload": payload}
+            streams.extension.far.send({"jsonrpc": "2.0", "method": "provider/event", "params": params})
+    streams.extension.far.answer(request["id"], {"stream_id": waiting.id, "accepted": False})
+    streams.driver.run()
+    for _ in range(50):
+        streams.driver.advance(100)
+    assert streams.extension.health is Health.READY
+    assert [type(taken(stream)[-1]) for stream in ones] == [ResourceExhaustedError] * 3

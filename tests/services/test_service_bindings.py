@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from broker.errors import UsageError
+from broker.errors import InternalError, UsageError
 from broker.host import HostServices, ProviderRegistry, SessionControl, ThemeCatalogue
 from broker.host.feature import FeatureServices
+from broker.host.services.asking import ask
 
 ANY: Any = None
 
@@ -61,3 +62,16 @@ def test_what_can_be_one_is() -> None:
     services = HostServices(session_driver=driver, themes=themes, providers=registry, auth_policy=print)
     assert (services.session_driver, services.themes, services.providers) == (driver, themes, registry)
     assert FeatureServices(honoured=["autocomplete"]).honoured == {"autocomplete"}
+
+
+def test_an_answer_that_cannot_be_waited_for_is_the_hosts_own_fault() -> None:
+    async def later() -> str:
+        return "made"
+
+    def refuse(awaitable: Any) -> Any:
+        awaitable.close()
+        raise ValueError("it belongs to another loop")
+
+    outcome = ask(later, awaiting=refuse)
+    assert isinstance(outcome.error, InternalError)
+    assert str(outcome.error) == "the host's own code raised ValueError"

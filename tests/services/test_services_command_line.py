@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 
 from broker.cli.main import main
+from broker.cli.providers import ask
+from broker.wire.octet.stream_models import TextDelta
 
 pytestmark = pytest.mark.timeout(60)
 ROOT = Path(__file__).parents[2]
@@ -67,6 +70,43 @@ def test_run_says_what_failed_of_an_ask(tmp_path: Path) -> None:
     assert (done.returncode, "--ask" in done.stderr) == (2, True)
 
 
+def test_an_answer_without_end_is_cut_off() -> None:
+    class Stream:
+        taken = 0
+        closed = False
+
+        async def __aenter__(self) -> Stream:
+            return self
+
+        async def __aexit__(self, *_: object) -> None:
+            self.closed = True
+
+        def __aiter__(self) -> Stream:
+            return self
+
+        async def __anext__(self) -> TextDelta:
+            self.taken += 1
+            return TextDelta(index=0, delta="x" * 60_000)
+
+    class Both:
+        def __init__(self) -> None:
+            self.made = Stream()
+            self.shown: list[dict[str, Any]] = []
+
+        def stream(self, *_: object) -> Stream:
+            return self.made
+
+        def show(self, record: dict[str, Any]) -> None:
+            self.shown.append(record)
+
+    both: Any = Both()
+    assert asyncio.run(ask(both, both, "acme", "small", {})) is False
+    assert (both.made.taken, both.made.closed) == (18, True)
+    (answer,) = both.shown
+    assert (len(answer["text"]), answer["ok"]) == (1_048_576, False)
+    assert answer["error"]["name"] == "resource_exhausted"
+
+
 def test_import_prints_what_would_be_taken_over(tmp_path: Path) -> None:
     home = EXAMPLES / "import-quill" / "home"
     done = broker(tmp_path, "import", EXAMPLES / "import-quill", home)
@@ -92,6 +132,14 @@ def test_import_says_when_there_is_nothing_and_when_it_cannot(tmp_path: Path) ->
         "warning     $: there is no .quill here",
         f"no setup was found in {tmp_path}",
     ]
+    done = broker(tmp_path, "import", EXAMPLES / "import-quill", tmp_path, "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout) == {
+        "models": [],
+        "skills": [],
+        "mcp_servers": [],
+        "diagnostics": [{"path": "$", "severity": "warning", "reason": "there is no .quill here"}],
+    }
     done = broker(tmp_path, "import", EXAMPLES / "hello", tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
     assert "hello has not selected migration/detect" in done.stderr

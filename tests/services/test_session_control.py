@@ -148,6 +148,11 @@ def test_bad_parameters_are_answered_and_the_stream_lives(told: Any, method: str
     assert extension.health is Health.READY
 
 
+class UnspeakableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
 def raises(error: Exception) -> Callable[[str], Any]:
     def answer(what: str) -> Any:
         raise error
@@ -167,6 +172,7 @@ def fails_later(what: str) -> Outcome[str]:
     [
         (raises(InvalidParamsError("no session s-7")), "no session s-7"),
         (raises(ValueError("/home/ada/secret")), "the host's own code raised ValueError"),
+        (raises(UnspeakableError()), "the host's own code raised UnspeakableError"),
         (fails_later, "the disk is full"),
         (lambda what: None, "the session driver gave no session id"),
         (lambda what: "x" * 257, "the session driver gave no session id"),

@@ -41,7 +41,7 @@ from broker.wire.jsonrpc import Absent
 from broker.wire.octet.connection import ConnectionSettings
 from broker.wire.octet.manifest_model import Manifest
 from broker.wire.octet.models import ToolDefinition
-from broker.wire.quoting import escape
+from broker.wire.quoting import describe, escape
 from broker.wire.requests import HostRequest
 
 if TYPE_CHECKING:
@@ -289,7 +289,7 @@ class FeatureGeneration(ExtensionProcess):
                 self._sink_failed(error)
 
     def _sink_failed(self, error: Exception) -> None:
-        self._diagnose(f"a service failed inside the host: {type(error).__name__}: {error}")
+        self._diagnose(f"a service failed inside the host: {describe(error)}")
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from broker.host.outcome import Outcome
 from broker.host.work import Work
 from broker.limits import MAX_EXTENSION_WORKERS
 from broker.wire.feature.events import FeatureRequest
+from broker.wire.quoting import describe
 
 if TYPE_CHECKING:
     from broker.host.feature.generation import FeatureGeneration
@@ -101,6 +102,7 @@ class Serving:
             assert job.steps is not None
             try:
                 reply = resume(job.steps)
+                outcome = self._outcome(reply)
             except StopIteration as stop:
                 self._answer(job, stop.value)
                 return
@@ -110,7 +112,6 @@ class Serving:
             except Exception as error:
                 self._fail(job, error)
                 return
-            outcome = self._outcome(reply)
             if outcome is None:
                 resume = _sender(reply)
             elif outcome.done:
@@ -150,8 +151,8 @@ class Serving:
 
     def _fail(self, job: _Job, error: Exception) -> None:
         if self._end(job):
-            self._generation.connection.refuse(job.incoming, InternalError(str(error)))
-            self._generation.note(f"{job.incoming.method} failed inside the host: {type(error).__name__}: {error}")
+            self._generation.connection.refuse(job.incoming, InternalError(describe(error)))
+            self._generation.note(f"{job.incoming.method} failed inside the host: {describe(error)}")
             self._pump()
 
     def _give_up(self, job: _Job) -> None:
@@ -159,7 +160,7 @@ class Serving:
             return
         waits_for, job.waits_for = job.waits_for, None
         for error in job.call.cancel():
-            self._generation.note(f"cancelling {job.incoming.method} failed inside the host: {error!r}")
+            self._generation.note(f"cancelling {job.incoming.method} failed inside the host: {describe(error)}")
         if isinstance(waits_for, Work):
             waits_for.cancel()
         if job.steps is not None and inspect.getgeneratorstate(job.steps) == inspect.GEN_SUSPENDED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from attrs import frozen
@@ -55,7 +56,12 @@ def ask(call: Callable[..., Answer[T]], *arguments: Any, awaiting: Awaiting | No
         if awaiting is None:
             outcome.fail(UsageError("this host has no loop: its services must answer with a value or an Outcome"))
             return outcome
-        answer = awaiting(answer)
+        adopted: Outcome[Any] = Outcome()
+        adopted.settle_with(partial(awaiting, answer))
+        if adopted.error is not None:
+            outcome.fail(_sealed(adopted.error))
+            return outcome
+        answer = adopted.result()
     if not isinstance(answer, Outcome):
         outcome.succeed(answer)
         return outcome

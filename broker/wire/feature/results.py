@@ -204,7 +204,10 @@ class Menu:
 
 
 def decode_menu(value: Any) -> Menu:
-    """A ``menu/collect`` result. An item is an object in an array; each array inside an item is one level deeper."""
+    """A ``menu/collect`` result. An item is an object in an array; each array inside an item is one level deeper.
+
+    It counts wherever it stands: the reference leaves the members of a menu open, and a wrapper is no way around a bound.
+    """
     faults: list[Fault] = []
     if type(value) is not dict and type(value) is not list:
         faults.append(wrong_type("", "an object or an array", value))
@@ -233,10 +236,16 @@ def _menu_levels(tree: Any) -> Iterator[int]:
         level = items
 
 
-def _arrays(node: Any) -> list[list[Any]]:
-    if type(node) is list:
-        return [node]
-    return [value for value in node.values() if type(value) is list]
+def _arrays(node: Any) -> Iterator[list[Any]]:
+    """The arrays in ``node``, whatever they are wrapped in, but for those inside an item."""
+    pending = [node]
+    while pending:
+        value = pending.pop()
+        if type(value) is list:
+            yield value
+            pending.extend(inner for inner in value if type(inner) is list)
+        elif type(value) is dict:
+            pending.extend(value.values())
 
 
 @frozen(kw_only=True)
