@@ -338,5 +338,17 @@ class ConfigError(SetupError):
     name = "invalid_params"
 
 
+class EventLogError(SetupError):
+    """Writing an event failed; ``errno`` says how. ``written`` is whether its line is in the file, though not durably.
+
+    A line that is not written is not in the file at all, and may be written again.
+    """
+
+    def __init__(self, detail: str, *, errno: int | None, written: bool, **fields: Any) -> None:
+        super().__init__(detail, **fields)
+        self.errno = errno
+        self.written = written
+
+
 class InternalError(BrokerError):
     """broker itself is at fault; please report it."""

@@ -249,6 +249,8 @@ MAX_INLINE_TEXTS_BYTES: Final = _limit("MAX_INLINE_TEXTS_BYTES", 131_072, "bytes
 # -- odek events -------------------------------------------------------------------------------------------------------
 MIN_SECRET_CHARS: Final = _limit("MIN_SECRET_CHARS", 8, "characters", "odek notes 5.6", "a known secret that is redacted; a shorter one would be found in innocent text")
 MAX_KNOWN_SECRETS: Final = _limit("MAX_KNOWN_SECRETS", 1_024, "secrets", "design", "secrets one redactor looks for; each costs a search of every string")
+MAX_REMEMBERED_CHARS: Final = _limit("MAX_REMEMBERED_CHARS", 64, "characters", "design", "a text that was found to hold no secret, remembered by a redactor")
+MAX_REMEMBERED_TEXTS: Final = _limit("MAX_REMEMBERED_TEXTS", 1_024, "texts", "design", "such texts at once")
 MAX_QUEUED_EVENTS: Final = _limit("MAX_QUEUED_EVENTS", 1_024, "events", "odek notes 5.7", "events of one run that wait for their consumers; a newer one is dropped")
 MAX_EVENT_TEXT_CHARS: Final = _limit("MAX_EVENT_TEXT_CHARS", 4_096, "characters", "design", "one string of an event; the rest is cut off")
 MAX_EVENT_ARGS_CHARS: Final = _limit("MAX_EVENT_ARGS_CHARS", 65_536, "characters", "design", "raw arguments in an event, where they are asked for; the rest is cut off")

@@ -22,11 +22,11 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
 from attrs import evolve, frozen
 
-from broker.errors import BrokerError, SetupError, UsageError
+from broker.errors import EventLogError, SetupError, UsageError
 from broker.limits import MAX_EVENT_LINE_BYTES, MAX_READ_CHUNK_BYTES, MAX_UNSYNCED_LOG_BYTES
 from broker.wire.odek.events.event import Event
 from broker.wire.odek.events.reader import decode
@@ -36,18 +36,6 @@ _SAFELY: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _MODE: Final = 0o600
 _LF: Final = b"\n"
 _BEGINNING: Final = f'{{"schema":"{EVENT_SCHEMA}"'.encode()
-
-
-class EventLogError(BrokerError):
-    """Writing an event failed; ``errno`` says how. ``written`` is whether its line is in the file, though not durably.
-
-    A line that is not written is not in the file at all, and may be written again.
-    """
-
-    def __init__(self, detail: str, *, errno: int | None, written: bool, **fields: Any) -> None:
-        super().__init__(detail, **fields)
-        self.errno = errno
-        self.written = written
 
 
 @frozen

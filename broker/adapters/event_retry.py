@@ -8,7 +8,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from broker.adapters.event_log import EventLog, EventLogError
+from broker.adapters.event_log import EventLog
+from broker.errors import EventLogError
 from broker.limits import EVENT_RETRY_BASE_MS, EVENT_RETRY_CAP_MS
 from broker.wire.odek.events.event import Event
 

@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 
 from broker.adapters.aio import AsyncSession
 from broker.adapters.event_emitter import EventEmitter
-from broker.adapters.event_log import EventLog, EventLogError
+from broker.adapters.event_log import EventLog
 from broker.adapters.event_retry import RetryingLog
-from broker.errors import UsageError
+from broker.errors import EventLogError, UsageError
 from broker.host import life
 from broker.limits import EMITTER_CLOSE_MS
 from broker.wire.odek.budget.budget import Budget

@@ -10,7 +10,8 @@ import signal
 import sys
 import time
 
-from broker.adapters.event_log import EventLog, EventLogError
+from broker.adapters.event_log import EventLog
+from broker.errors import EventLogError
 from broker.wire.odek.events.event import Event
 
 

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from broker.adapters import event_log
-from broker.adapters.event_log import EventLog, EventLogError
-from broker.errors import SetupError, UsageError
+from broker.adapters.event_log import EventLog
+from broker.errors import EventLogError, SetupError, UsageError
 from broker.limits import MAX_EVENT_LINE_BYTES
 from broker.wire.odek.events.event import Event
 from broker.wire.odek.events.reader import EventReader

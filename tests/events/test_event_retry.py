@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from broker.adapters.event_log import EventLogError
 from broker.adapters.event_retry import RetryingLog
+from broker.errors import EventLogError
 from broker.limits import EVENT_RETRY_BASE_MS, EVENT_RETRY_CAP_MS
 from broker.wire.odek.events.event import Event
 

@@ -241,3 +241,14 @@ def test_a_huge_text_takes_the_time_of_a_bounded_one() -> None:
     for _ in range(10):
         SHAPELESS.redact(huge, max_chars=4096)
     assert time.process_time() - started < 5
+
+
+def test_remembering_innocent_texts_changes_nothing_and_is_bounded() -> None:
+    redactor = Redactor([KNOWN])
+    for _ in range(2):
+        for number in range(1_500):
+            assert redactor.redact(f"innocent {number}") == f"innocent {number}"
+        assert redactor.redact(f"x {KNOWN}") == "x [REDACTED]"
+        assert redactor.redact("innocent 7", max_chars=5) == "inno…"
+        assert redactor.redact("://:x@") == "://:[REDACTED]@"
+        assert redactor.redact("lone \ud800 one") == "lone \ufffd one"

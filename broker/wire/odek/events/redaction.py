@@ -16,7 +16,14 @@ from typing import Any, Final
 from urllib.parse import quote as percent_encode
 
 from broker.errors import ResourceExhaustedError, UsageError
-from broker.limits import MAX_JSON_DEPTH, MAX_KNOWN_SECRETS, MIN_SECRET_CHARS, REDACTION_LOOKAHEAD_CHARS
+from broker.limits import (
+    MAX_JSON_DEPTH,
+    MAX_KNOWN_SECRETS,
+    MAX_REMEMBERED_CHARS,
+    MAX_REMEMBERED_TEXTS,
+    MIN_SECRET_CHARS,
+    REDACTION_LOOKAHEAD_CHARS,
+)
 from broker.wire.odek.events.shapes import SHAPES
 from broker.wire.quoting import scalar
 
@@ -27,6 +34,8 @@ SECRET_NAME_PARTS: Final = (
 ).split()
 """What makes a variable's value a secret: one of these as a part of its name, or as the end of a part."""
 
+# The shortest text with anything to find is ://:x@.
+_MIN_FINDING_CHARS: Final = 6
 _ELLIPSIS: Final = "\u2026"
 _NAME_PART: Final = re.compile("[A-Z0-9]+")
 _ENDS: Final = tuple(SECRET_NAME_PARTS)
@@ -43,7 +52,7 @@ def secret_values(variables: Mapping[str, str]) -> tuple[str, ...]:
 
 
 class Redactor:
-    """Replaces secrets by ``[REDACTED]``. Immutable, and safe from any thread.
+    """Replaces secrets by ``[REDACTED]``. Safe from any thread.
 
     ``secrets`` are values that the host knows, found as they stand and in the forms that programs write them in: JSON
     escapes, percent-encoding, base64 (also inside of a longer base64 text), hexadecimal, backwards. Those of fewer than
@@ -61,7 +70,10 @@ class Redactor:
                 observed=len(values),
                 maximum=MAX_KNOWN_SECRETS,
             )
-        self._known: tuple[str, ...] = tuple({form: None for value in values for form in _forms(value)})
+        forms = {form for value in values for form in _forms(value)}
+        self._known: tuple[str, ...] = tuple(sorted(forms, key=lambda form: (len(form), form)))
+        # Short texts without a secret: the same names and words come again and again.
+        self._innocent: set[str] = set()
 
     def redact(self, text: str, *, max_chars: int | None = None) -> str:
         """``text`` without its secrets. What no encoding can hold, a lone surrogate, becomes U+FFFD.
@@ -69,6 +81,10 @@ class Redactor:
         Of a text of more than ``max_chars`` characters only these are shown, and behind them just enough is searched to
         find the secrets that begin among them: however long it is, the time is that of a bounded one.
         """
+        if len(text) < _MIN_FINDING_CHARS or text in self._innocent:
+            text = scalar(text)
+            if max_chars is None or len(text) <= max_chars:
+                return text
         cut = max_chars is not None and len(text) > max_chars
         if max_chars is not None and cut:
             text = text[: max_chars + REDACTION_LOOKAHEAD_CHARS]
@@ -82,6 +98,10 @@ class Redactor:
             if start >= position or not pieces:
                 pieces += (text[position:start], REDACTED)
             position = max(position, stop)
+        if not pieces and not cut and len(text) <= MAX_REMEMBERED_CHARS:
+            if len(self._innocent) >= MAX_REMEMBERED_TEXTS:
+                self._innocent.clear()
+            self._innocent.add(text)
         shown = "".join((*pieces, text[position:end])) if pieces else text[:end]
         if max_chars is not None and (cut or len(shown) > max_chars):
             return shown[: max_chars - 1] + _ELLIPSIS
@@ -118,6 +138,8 @@ class Redactor:
 
     def _spans(self, text: str) -> Iterator[tuple[int, int]]:
         for form in self._known:
+            if len(form) > len(text):
+                break
             start = text.find(form)
             while start >= 0:
                 yield start, start + len(form)
