@@ -33,7 +33,15 @@ class Host:
     ) -> None:
         """``services`` is what is bound to the optional services of 0.3 extensions, ``feature_services`` what those of
         API 0.1, 0.2 and 0.4 are served with, and ``trust`` says which of them may be started.
+
+        Raises :class:`~broker.errors.UsageError` for services of another kind.
         """
+        for name, given, kind in (
+            ("services", services or HostServices(), HostServices),
+            ("feature_services", feature_services, FeatureServices),
+        ):
+            if not isinstance(given, kind):
+                raise UsageError(f"{name}: needs {kind.__name__}, not {type(given).__name__}", path=name)
         self.feature_services: FeatureServices = feature_services
         self.driver: Driver = driver
         self.approve: Approve = approve

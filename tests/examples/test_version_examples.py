@@ -52,6 +52,17 @@ def test_check_says_how_each_version_stands(workspace: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("arguments", [[], 5, "x", {}, {"file": 5, "text": 5}, {"file": "a\0b"}])
+@pytest.mark.parametrize(("name", "tool"), [("outline", "outline"), ("tidy", "tidy"), ("tasks", "add")])
+def test_arguments_that_make_no_sense_are_answered(workspace: Path, name: str, tool: str, arguments: Any) -> None:
+    with BlockingHost() as host:
+        session = host.open_session(workspace)
+        extension = session.start(EXAMPLES / name)
+        assert session.call(name, tool, arguments).is_error
+        assert session.call(name, tool, {"file": "README.rst", "text": "sweep"}) is not None
+        assert extension.generation is not None and extension.generation.number == 1
+
+
 @pytest.mark.spec("octet.version.announced")
 @pytest.mark.parametrize(
     ("name", "tool", "arguments", "text"),

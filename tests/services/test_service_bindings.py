@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.errors import InternalError, UsageError
-from broker.host import HostServices, ProviderRegistry, SessionControl, ThemeCatalogue
+from broker.host import Host, HostServices, ProviderRegistry, SessionControl, ThemeCatalogue
 from broker.host.feature import FeatureServices
 from broker.host.services.asking import ask
 
@@ -30,6 +30,8 @@ class Whole(Driver):
 @pytest.mark.parametrize(
     ("bind", "path", "says"),
     [
+        (lambda: Host(ANY, services=ANY or FeatureServices()), "services", "needs HostServices, not FeatureServices"),
+        (lambda: Host(ANY, feature_services=ANY), "feature_services", "needs FeatureServices, not NoneType"),
         (lambda: HostServices(session_driver=ANY or Driver()), "session_driver", "needs a method switch"),
         (lambda: HostServices(session_driver=ANY or Whole), "session_driver", "needs a method create"),
         (lambda: HostServices(themes=ANY or {"dusk": "user"}), "themes", "needs a ThemeCatalogue, not dict"),

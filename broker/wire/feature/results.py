@@ -206,8 +206,7 @@ class Menu:
 def decode_menu(value: Any) -> Menu:
     """A ``menu/collect`` result. An item is an object in an array; each array inside an item is one level deeper.
 
-    It counts wherever it stands: the reference leaves the members of a menu open, and a wrapper is no way around a
-    bound.
+    It counts wherever it stands: which members a menu has is open, and a wrapper is no way around a bound.
     """
     faults: list[Fault] = []
     if type(value) is not dict and type(value) is not list:

@@ -52,7 +52,8 @@ def main() -> None:
             declaration = {"binding_id": binding, "topic": TOPIC, "fields": FIELDS}
             send(id=next(request_ids), method="bus/declare", params=declaration)
         elif method == "tool/call":
-            who = str(params["arguments"].get("who", "you"))
+            arguments = params["arguments"]
+            who = str(arguments.get("who", "you")) if isinstance(arguments, dict) else "you"
             if binding is not None:
                 event = {"binding_id": binding, "topic": TOPIC, "payload": {"who": who}}
                 send(id=next(request_ids), method="bus/publish", params=event)

@@ -33,12 +33,14 @@ def headings(text: str) -> list[str]:
 
 def outline(name: Any) -> tuple[str, bool]:
     """The text to answer with, and whether it is an error."""
-    path = (WORKSPACE / str(name)).resolve()
-    if not path.is_relative_to(WORKSPACE.resolve()):
-        return f"{name} is not in the workspace", True
+    if not isinstance(name, str):
+        return "file: expected the name of a text", True
     try:
+        path = (WORKSPACE / name).resolve()
+        if not path.is_relative_to(WORKSPACE.resolve()):
+            return f"{name} is not in the workspace", True
         found = headings(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         return f"{name}: {error}", True
     return "\n".join(found) or "no headings", False
 
@@ -48,7 +50,8 @@ def answer(method: str, params: dict[str, Any]) -> Any:
     if method == "initialize":
         return {"api_version": "0.1", "tools": [TOOL], "commands": [{"name": "headings"}]}
     if method == "tool/call":
-        text, is_error = outline(params["arguments"].get("file"))
+        arguments = params["arguments"]  # whatever a model came up with, which need not be an object
+        text, is_error = outline(arguments.get("file") if isinstance(arguments, dict) else None)
         return {"content": text, "is_error": is_error}
     if method == "command/execute":
         texts = [outline(name)[0] for name in params["arguments"]]

@@ -48,8 +48,10 @@ class Tasks:
         lines = [f"{n}. [{marks[item['done']]}] {item['text']}" for n, item in enumerate(self.items, start=1)]
         return "\n".join(lines) or "nothing to do"
 
-    def change(self, tool: str, arguments: dict[str, Any]) -> str:
+    def change(self, tool: str, arguments: Any) -> str:
         """Carry out a tool; raises ``ValueError`` for arguments that make no sense."""
+        if not isinstance(arguments, dict):
+            raise ValueError("arguments: expected an object")
         if tool == "add":
             text = arguments.get("text")
             if not isinstance(text, str) or not text.strip():
@@ -57,7 +59,7 @@ class Tasks:
             self.items.append({"text": text.strip(), "done": False})
         elif tool == "done":
             number = arguments.get("number")
-            if not isinstance(number, int) or not 1 <= number <= len(self.items):
+            if type(number) is not int or not 1 <= number <= len(self.items):
                 raise ValueError(f"number: expected 1 to {len(self.items)}")
             self.items[number - 1]["done"] = True
         elif tool == "sweep":
@@ -107,8 +109,9 @@ def answer(tasks: Tasks, method: str, params: dict[str, Any]) -> Any:
     if method == "tool/call":
         return call(tasks, params)
     if method == "command/execute":
-        if params["arguments"]:
-            tasks.change("add", {"text": " ".join(params["arguments"])})
+        text = " ".join(params["arguments"])
+        if text.strip():
+            tasks.change("add", {"text": text})
         return {"text": tasks.shown(), "notifications": [], "context": []}
     if method == "context/collect":
         text = "\n".join(tasks.open)

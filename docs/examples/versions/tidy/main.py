@@ -42,9 +42,13 @@ def agree(protocol: dict[str, Any]) -> dict[str, Any]:
     return {"version": protocol["version"], "features": sorted(features), "limits": {"max_concurrent_requests": 4}}
 
 
-def tidy(call: int, name: Any) -> None:
-    path = (WORKSPACE / str(name)).resolve()
+def tidy(call: int, arguments: Any) -> None:
+    name = arguments.get("file") if isinstance(arguments, dict) else None
+    if not isinstance(name, str):
+        finish(call, "file: expected the name of a text", is_error=True)
+        return
     try:
+        path = (WORKSPACE / name).resolve()
         if not path.is_relative_to(WORKSPACE):
             raise ValueError("not in the workspace")
         before = path.read_text(encoding="utf-8")
@@ -89,7 +93,7 @@ def main() -> None:
             result = {"api_version": "0.2", "tools": [TOOL], "commands": [], "protocol": agree(params["protocol"])}
             send(id=message_id, result=result)
         elif method == "tool/call":
-            tidy(message_id, params["arguments"].get("file"))
+            tidy(message_id, params["arguments"])
         elif method == "$/cancelRequest":
             if any(call == params["id"] for call, _, _ in asked.values()):
                 # The host cancels our question with the call; the call itself still wants its one answer.
