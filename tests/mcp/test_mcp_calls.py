@@ -280,6 +280,14 @@ def test_a_deadline_that_has_passed_sends_nothing(mcp: Any, timeout_ms: int) -> 
     assert mcp.written() == []
 
 
+@pytest.mark.parametrize("timeout_ms", ["5", 5.0, True])
+def test_a_timeout_is_a_whole_number(mcp: Any, timeout_ms: Any) -> None:
+    with pytest.raises(UsageError, match="timeout_ms must be an integer, not ") as caught:
+        mcp.call(timeout_ms=timeout_ms)
+    assert (caught.value.path, caught.value.tool) == ("timeout_ms", "echo")
+    assert mcp.written() == []
+
+
 @pytest.mark.spec(
     "odek.limits.timeout-process-lives",
     "odek.limits.timeout-cancelled",

@@ -146,6 +146,13 @@ class McpPeer(BaseConnection[McpEvent, McpOutbound]):
             self._refuse_call(tool)
         limit_ms = self._settings.timeout_ms
         if timeout_ms is not None:
+            if type(timeout_ms) is not int:
+                raise UsageError(
+                    f"{self._extension}: tool {tool}: timeout_ms must be an integer, not {type(timeout_ms).__name__}",
+                    extension=self._extension,
+                    tool=tool,
+                    path="timeout_ms",
+                )
             limit_ms = min(limit_ms, timeout_ms)
         if limit_ms < 1:
             raise TimedOutError(
