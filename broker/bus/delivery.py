@@ -79,20 +79,23 @@ def _deliver_next(bus: Bus, peer: Peer, now: int) -> tuple[int, KeyboardInterrup
     message = inbox.pop_any() if handlers else None
     if message is None:
         return 0, None
-    if not inbox.valid(message):
-        bus._discard_stale(peer, expired=False)
-        return 0, None
     if type(message) is Event:
+        interest = inbox.subscription(message)
+        if interest is None:
+            bus._discard_stale(peer, expired=False)
+            return 0, None
         if now - message._admitted_ms > MAX_BUS_MESSAGE_AGE_MS:
             bus._discard_stale(peer, expired=True)
             return 0, None
-        interest = inbox.interest(message._topic.name)
-        if interest is not None and interest.reader is not None:
+        if interest.reader is not None:
             try:
                 message = decoded(message, interest.reader)
             except BaseException as error:
                 # A topic class may run code of its own, so it is contained as a handler is.
                 return 0, _failed(bus, peer, None, None, error)
+    elif not inbox.valid(message):
+        bus._discard_stale(peer, expired=False)
+        return 0, None
     if inbox.careful and not inbox.reads_classes and not inbox.queue:
         bus._relax(peer)
     interrupt = None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.bus.event import Event
 from broker.bus.messages import Message, message_size
-from broker.bus.topic import Interest
+from broker.bus.topic import Interest, find_interest
 from broker.bus.typed import TypedTopic
 from broker.errors import Fault
 from broker.limits import (
@@ -176,15 +176,14 @@ class Inbox:
         """Whether the message still belongs to the current binding, and an event to a subscription as it stands now."""
         if type(message) is not Event:
             return message.binding_id == self.binding_id
-        interest = self.interest(message._topic.name)
-        return interest is not None and interest.topic is message._topic and message._sequence > interest.after
+        return self.subscription(message) is not None
 
-    def interest(self, name: str) -> Interest | None:
-        """The peer's interest in the topic called ``name``, if it has one."""
-        for interest in self.interests:
-            if interest.name == name:
-                return interest
-        return None
+    def subscription(self, event: Event) -> Interest | None:
+        """The subscription as it stands now that ``event`` was admitted for, if it still stands."""
+        interest = find_interest(self.interests, event._topic.name)
+        if interest is None or interest.topic is not event._topic or event._sequence <= interest.after:
+            return None
+        return interest
 
     # -- taking --------------------------------------------------------------------------------------------------------
 
@@ -192,16 +191,19 @@ class Inbox:
         """The next deliverable message; everything stale before it is discarded and counted."""
         self.reader = None
         while (message := self.pop_any()) is not None:
-            if not self.valid(message):
+            if type(message) is not Event:
+                if message.binding_id == self.binding_id:
+                    break
                 self.discard_stale(expired=False)
                 continue
-            if type(message) is Event:
-                if now - message._admitted_ms > MAX_BUS_MESSAGE_AGE_MS:
-                    self.discard_stale(expired=True)
-                    continue
-                interest = self.interest(message._topic.name)
-                self.reader = None if interest is None else interest.reader
-            break
+            interest = self.subscription(message)
+            if interest is None:
+                self.discard_stale(expired=False)
+            elif now - message._admitted_ms > MAX_BUS_MESSAGE_AGE_MS:
+                self.discard_stale(expired=True)
+            else:
+                self.reader = interest.reader
+                break
         self.relax()
         return message
 

@@ -28,7 +28,7 @@ from broker.bus.refusals import (
     too_many_topics,
 )
 from broker.bus.schema import compile_schema
-from broker.bus.topic import Interest, Topic
+from broker.bus.topic import Interest, Topic, find_interest
 from broker.bus.typed import TypedTopic
 from broker.bus.watching import Watched, contained
 from broker.clock import Clock, SystemClock
@@ -160,7 +160,7 @@ class Kernel(Watched):
                 topic = self._topics.get(name)
                 if reader is not None and topic is not None and (faults := reader.mismatches(topic.schema.fields)):
                     raise faults_error(f"{reader.cls.__qualname__} cannot read {name}", faults, topic=name)
-                interest = _interest(peer, name)
+                interest = find_interest(peer._interests, name)
                 if interest is None:
                     if len(peer._interests) >= MAX_BUS_SUBSCRIPTIONS:
                         raise too_many_subscriptions(name, peer.name, len(peer._interests))
@@ -276,7 +276,7 @@ class Kernel(Watched):
     # -- transitions that several requests share -----------------------------------------------------------------------
 
     def _forget(self, peer: Peer, name: str) -> bool:
-        interest = _interest(peer, name)
+        interest = find_interest(peer._interests, name)
         if interest is None:
             return False
         if interest.topic is not None:
@@ -288,7 +288,7 @@ class Kernel(Watched):
 
     def _interested(self, name: str) -> list[tuple[Peer, Interest]]:
         """Who is interested in the topic called ``name``. Asked rarely, so no index is kept of it."""
-        found = ((peer, _interest(peer, name)) for peer in self._peers)
+        found = ((peer, find_interest(peer._interests, name)) for peer in self._peers)
         return [(peer, interest) for peer, interest in found if interest is not None]
 
     def _withdraw(self, topic: Topic) -> None:
@@ -390,10 +390,3 @@ class Kernel(Watched):
             if peer._close_reason is not None:
                 self._handler_errors_of_gone += 1
         contained(self._report, failure)
-
-
-def _interest(peer: Peer, name: str) -> Interest | None:
-    for interest in peer._interests:
-        if interest.name == name:
-            return interest
-    return None

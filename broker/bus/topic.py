@@ -123,5 +123,13 @@ class Interest:
         return 0 if self.since is None or self.topic is None else self.topic.published - self.since
 
 
+def find_interest(interests: tuple[Interest, ...], name: str) -> Interest | None:
+    """The interest in the topic called ``name``, if there is one. A peer has at most 16, so no index is kept."""
+    for interest in interests:
+        if interest.name == name:
+            return interest
+    return None
+
+
 NO_VOICE: Final = Voice()
 """What a peer has that never declared a topic, shared by all of them: it is looked at and never changed."""
