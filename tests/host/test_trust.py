@@ -12,7 +12,7 @@ from broker.errors import TrustError
 from broker.host import Grant, Host, TrustPolicy, Verdict
 from broker.testing import ManualClock, MemoryDriver, ScriptedExtension
 
-PATH = "/work/.octet/extensions/tide/extension.toml"
+PATH = "/projects/tide/.octet/extensions/tide/extension.toml"
 TIDE = manifest(PATH, "tide")
 
 

@@ -46,8 +46,8 @@ _BY_CLASS: Final = {
     "destructive": "rm shred dd mkfs fdisk parted wipefs shutdown reboot halt poweroff",
 }
 _CLASS_OF: Final = {program: name for name, programs in _BY_CLASS.items() for program in programs.split()}
-_SYSTEM_DIRECTORIES: Final = (
-    "/etc /usr /bin /sbin /lib /lib64 /boot /dev /proc /sys /var /opt /root /System /Library".split()
+_SYSTEM_DIRECTORIES: Final = tuple(
+    f"/{name}" for name in "etc usr bin sbin lib lib64 boot dev proc sys var opt root System Library".split()
 )
 _PRIVATE_NAMES: Final = frozenset(".ssh .gnupg .aws .bashrc .profile .bash_profile .zshrc .gitconfig .netrc".split())
 
