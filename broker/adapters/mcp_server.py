@@ -47,6 +47,8 @@ from broker.limits import (
 )
 from broker.wire.mcp.serving import ServedCall, ServedTool, ServerPeer
 from broker.wire.odek.artifact_ref import file_uri
+from broker.wire.odek.envelope import RESULT_SCHEMA
+from broker.wire.quoting import scalar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -75,8 +77,8 @@ class Envelope:
         if len(set(ids)) != len(ids):
             raise UsageError("two artifacts of one result have the same id", path="artifacts")
         # A host reads the envelope as JSON of its own, which cannot hold half a surrogate pair.
-        text = self.text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return json.dumps({"schema": "odek.tool-result/v1", "text": text, "artifacts": list(self.artifacts)})
+        text = scalar(self.text)
+        return json.dumps({"schema": RESULT_SCHEMA, "text": text, "artifacts": list(self.artifacts)})
 
 
 class Context:

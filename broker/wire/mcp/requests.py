@@ -43,7 +43,7 @@ class McpRequest(HostRequest):
     progress_extends: bool = False
 
 
-def encode(method: str, params: Any = None, *, tool: str | None = None) -> bytes:
+def encode(method: str, params: Any = None) -> bytes:
     """The JSON of a request or notification without ``id``; ``params`` is left out when ``None``.
 
     Raises :class:`~broker.errors.InvalidParamsError` for parameters that JSON cannot hold: another type than JSON's
@@ -53,7 +53,7 @@ def encode(method: str, params: Any = None, *, tool: str | None = None) -> bytes
     if params is None:
         return orjson.dumps(message)
     message["params"] = params
-    return _dump(message, _problem(params, MAX_MESSAGE_DEPTH - 1), tool)
+    return _dump(message, _problem(params, MAX_MESSAGE_DEPTH - 1))
 
 
 def encode_call(tool: str, arguments: Any, token: int | None = None, meta: Mapping[str, str] | None = None) -> bytes:
@@ -70,7 +70,7 @@ def encode_call(tool: str, arguments: Any, token: int | None = None, meta: Mappi
     return _dump(message, _problem(arguments, MAX_MESSAGE_DEPTH - 2), tool)
 
 
-def _dump(message: dict[str, Any], problem: str | None, tool: str | None) -> bytes:
+def _dump(message: dict[str, Any], problem: str | None, tool: str | None = None) -> bytes:
     if problem is None:
         try:
             return orjson.dumps(message)
