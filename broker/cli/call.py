@@ -11,16 +11,15 @@ from typing import Any
 from broker.adapters.aio import AsyncHost
 from broker.adapters.discovery import is_server_config
 from broker.bus import BusStatistics
-from broker.cli import records
 from broker.cli.arguments import check_arguments, json_argument
+from broker.cli.calling import call_once
 from broker.cli.exit_codes import FAILURE, OK
 from broker.cli.interrupts import interrupts
-from broker.cli.run import call_once
 from broker.cli.settling import Activity
 from broker.cli.sources import Source, load_one, start
-from broker.cli.views import describe
 from broker.errors import BrokerError, SetupError, UsageError
-from broker.host import HostSettings, Notice
+from broker.host import HostSettings, Notice, records
+from broker.host.records import describe
 from broker.wire.quoting import escape
 
 _BUS_QUIET_SECONDS = 0.15
@@ -79,9 +78,9 @@ async def _call(given: argparse.Namespace, source: Source, tool: str, arguments:
         if session.bus.statistics().peers:
             # An extension that uses the bus declares and subscribes first; its tools usually tell of that.
             await activity.settle(_BUS_LIMIT_SECONDS)
-        succeeded = await call_once(session, view, source.name, tool, arguments, given.timeout)
+        record = await call_once(session, view, source.name, tool, arguments, given.timeout)
         await session.aclose()
-        return OK if succeeded else FAILURE
+        return OK if record["ok"] else FAILURE
 
 
 class _AnswerView:

@@ -86,7 +86,11 @@ def _parser() -> argparse.ArgumentParser:
     command = _add(commands, "run", "start extensions in one session and show what happens on its bus")
     command.add_argument("paths", metavar="PATH", nargs="+", type=Path, help=_PATHS)
     _add_workspace(command)
-    command.add_argument("--json", action="store_true", help="write one JSON object a line to stdout")
+    shown = command.add_mutually_exclusive_group()
+    shown.add_argument("--json", action="store_true", help="write one JSON object a line to stdout")
+    shown.add_argument(
+        "--inspect", action="store_true", help="look into the session on the terminal (extra 'inspect'); q ends it"
+    )
     command.add_argument(
         "--for", dest="duration", metavar="SECONDS", type=seconds, help="stop after this time; else at Ctrl-C"
     )

@@ -9,19 +9,21 @@ from typing import Any
 from attrs import frozen
 
 from broker.adapters.aio import AsyncHost, AsyncSession
-from broker.cli import providers, records
+from broker.cli import providers
 from broker.cli.arguments import check_arguments, json_argument
+from broker.cli.calling import call_once
 from broker.cli.exit_codes import FAILURE, OK, SETUP
+from broker.cli.inspecting import InspectorView
 from broker.cli.interrupts import interrupts
 from broker.cli.recording import Recording
 from broker.cli.settling import Activity
 from broker.cli.sources import Source, load_all, start
 from broker.cli.views import StoppingView, View, make_view
 from broker.errors import BrokerError, SetupError, UsageError
-from broker.host import Health, HostServices, ProviderRegistry
-from broker.wire.odek.events.run import OpenCall
+from broker.host import Health, HostServices, ProviderRegistry, records
 
 _REFRESH_SECONDS = 0.25
+_UNWELL = (Health.CRASHED, Health.PARKED, Health.BACKOFF)
 
 
 async def run(given: argparse.Namespace) -> int:
@@ -35,10 +37,11 @@ async def run(given: argparse.Namespace) -> int:
     by_name = {source.name: source for source in sources}
     for extension, _, arguments in calls:
         check_arguments(by_name[extension], arguments)
-    work = _Work(calls, asks, given.duration)
+    inspector = InspectorView() if given.inspect else None
+    work = _Work(sources, calls, asks, given.duration)
     recording = Recording(given, calls=len(calls))
     try:
-        status = await _run(given, sources, warnings, work, recording)
+        status = await _run(given, warnings, work, recording, inspector)
     except BaseException as error:
         recording.end(error)
         raise
@@ -48,146 +51,129 @@ async def run(given: argparse.Namespace) -> int:
 
 async def _run(
     given: argparse.Namespace,
-    sources: list[Source],
     warnings: list[tuple[str, str]],
     work: _Work,
     recording: Recording,
+    inspector: InspectorView | None,
 ) -> int:
     stop = asyncio.Event()
-    view = StoppingView(make_view(as_json=given.json), stop.set)
-    failures: list[str] = []
-    unstartable: list[str] = []
+    view = StoppingView(inspector or make_view(as_json=given.json), stop.set)
     with interrupts(stop.set):
         try:
             registry = ProviderRegistry()
             async with AsyncHost(services=HostServices(providers=registry)) as host:
                 session = await host.open_session(given.workspace)
                 recording.watch(session)
-                activity = Activity()
-                _connect(session, view, activity, registry)
+                run = _Run(session, view, work, recording, registry)
+                if inspector is not None:
+                    inspector.open(session.session, run.call, on_end=stop.set)
                 for name, warning in warnings:
                     view.show(records.diagnostic(name, warning))
-                serving = _serve(session, view, activity, sources, work, failures, unstartable, recording)
-                await _until(stop, serving, recording.enforce_runtime())
-                health = {end.name: end.health for end in session.session.extensions.values()}
-                health.update({end.name: end.health for end in session.session.servers.values()})
-                unwell = (Health.CRASHED, Health.PARKED, Health.BACKOFF)
-                failures += [name for name, state in health.items() if state in unwell]
+                await _until(stop, run.serve(), recording.enforce_runtime())
+                status = run.status()
                 await session.aclose()
         finally:
             view.close()
+            if inspector is not None:
+                await inspector.ended()
     if view.failure is not None:
         raise view.failure
-    if unstartable and len(unstartable) == len(sources):
-        return SETUP
-    return FAILURE if failures else OK
+    return status
 
 
 @frozen
 class _Work:
-    """What is to be done once the bus has come to rest, and how long the run takes."""
+    """What is started, what is done once the bus has come to rest, and how long the run takes."""
 
+    sources: list[Source]
     calls: list[tuple[str, str, Any]]
     asks: list[tuple[str, str, Any]]
     duration: float | None
 
 
-def _connect(session: AsyncSession, view: View, activity: Activity, registry: ProviderRegistry) -> None:
-    def show(record: dict[str, Any] | None) -> None:
-        if record is not None:
-            activity.note()
-            view.show(record)
+class _Run:
+    """One run of a session: what was started, and what of it failed."""
 
-    session.add_observer(lambda notice: show(records.from_notice(notice)))
+    def __init__(
+        self, session: AsyncSession, view: View, work: _Work, recording: Recording, registry: ProviderRegistry
+    ) -> None:
+        self._session = session
+        self._view = view
+        self._work = work
+        self._recording = recording
+        self._activity = Activity()
+        self._failures: list[str] = []
+        self._unstartable = 0
+        session.add_observer(lambda notice: self._show(records.from_notice(notice)))
+        session.bus.add_trace(lambda record: self._show(records.from_trace(record)))
+        providers.watch(registry, self._show)
 
-    session.bus.add_trace(lambda record: show(records.from_trace(record)))
-    providers.watch(registry, show)
+    async def serve(self) -> None:
+        """Start everything, do the work, and stay for the duration; for ever when there is none."""
+        loop = asyncio.get_running_loop()
+        work = self._work
+        refreshing = asyncio.create_task(self._refresh())
+        try:
+            await self._start()
+            if len(self._failures) == len(work.sources):
+                return
+            end = None if work.duration is None else loop.time() + work.duration
+            if work.calls or work.asks:
+                await self._activity.settle(None if work.duration is None else work.duration * 0.8)
+                for extension, tool, arguments in work.calls:
+                    if not (await self.call(extension, tool, arguments))["ok"]:
+                        self._failures.append(extension)
+                for provider, model, request in work.asks:
+                    if not await providers.ask(self._session, self._view, provider, model, request):
+                        self._failures.append(provider)
+            if end is None:
+                await asyncio.Event().wait()
+            else:
+                await asyncio.sleep(max(0, end - loop.time()))
+        finally:
+            refreshing.cancel()
+            self._view.refresh(self._session.bus.statistics())
 
+    async def call(self, extension: str, tool: str, arguments: Any) -> dict[str, Any]:
+        """Call a tool within the budget and show the answer; gives its record.
 
-async def _serve(
-    session: AsyncSession,
-    view: View,
-    activity: Activity,
-    sources: list[Source],
-    work: _Work,
-    failures: list[str],
-    unstartable: list[str],
-    recording: Recording,
-) -> None:
-    loop = asyncio.get_running_loop()
-    refreshing = asyncio.create_task(_refresh(session, view))
-    try:
-        results = await asyncio.gather(*(start(session, source) for source in sources), return_exceptions=True)
+        Raises :class:`~broker.errors.BudgetExceededError` when the budget has no call left.
+        """
+        opened = self._recording.claim_call(extension, tool, arguments)
+        try:
+            return await call_once(self._session, self._view, extension, tool, arguments, opened=opened)
+        finally:
+            self._recording.call_ended()
+
+    def status(self) -> int:
+        """The exit status of what happened so far."""
+        session = self._session.session
+        healths = [extension.health for extension in session.extensions.values()]
+        healths += [server.health for server in session.servers.values()]
+        if self._unstartable and self._unstartable == len(self._work.sources):
+            return SETUP
+        return FAILURE if self._failures or any(health in _UNWELL for health in healths) else OK
+
+    async def _start(self) -> None:
+        sources = self._work.sources
+        results = await asyncio.gather(*(start(self._session, source) for source in sources), return_exceptions=True)
         for source, result in zip(sources, results, strict=True):
             if isinstance(result, BrokerError):
-                failures.append(source.name)
-                if isinstance(result, SetupError):
-                    unstartable.append(source.name)
-                view.show(records.diagnostic(source.name, f"start failed: {result}"))
+                self._failures.append(source.name)
+                self._unstartable += isinstance(result, SetupError)
+                self._view.show(records.diagnostic(source.name, f"start failed: {result}"))
             elif isinstance(result, BaseException):
                 raise result
-        if len(failures) == len(sources):
-            return
-        end = None if work.duration is None else loop.time() + work.duration
-        if work.calls or work.asks:
-            await activity.settle(None if work.duration is None else work.duration * 0.8)
-            for extension, tool, arguments in work.calls:
-                opened = recording.claim_call(extension, tool, arguments)
-                if not await call_once(session, view, extension, tool, arguments, opened=opened):
-                    failures.append(extension)
-                recording.call_ended()
-            for provider, model, request in work.asks:
-                if not await providers.ask(session, view, provider, model, request):
-                    failures.append(provider)
-        if end is None:
-            await asyncio.Event().wait()
-        else:
-            await asyncio.sleep(max(0, end - loop.time()))
-    finally:
-        refreshing.cancel()
-        view.refresh(session.bus.statistics())
 
+    def _show(self, record: dict[str, Any] | None) -> None:
+        if record is not None:
+            self._activity.note()
+            self._view.show(record)
 
-async def call_once(
-    session: AsyncSession,
-    view: View,
-    extension: str,
-    tool: str,
-    arguments: Any,
-    timeout: float | None = None,
-    *,
-    opened: OpenCall | None = None,
-) -> bool:
-    """Call a tool and show the answer; whether it succeeded. ``opened`` is told how it ended."""
-    failure: BaseException | None = None
-    try:
-        if extension in session.session.servers:
-            output = await session.call_server(extension, tool, arguments, timeout=timeout)
-            record = records.from_output(extension, tool, output)
-        else:
-            record = records.from_result(
-                extension, tool, await session.call(extension, tool, arguments, timeout=timeout)
-            )
-    except BrokerError as error:
-        failure = error
-        record = records.from_error(extension, tool, error)
-    except asyncio.CancelledError as error:
-        if opened is not None:
-            opened.failed(error)
-        raise
-    view.show(record)
-    if opened is not None and record["ok"]:
-        text = "".join(part.get("text", "") for part in record["content"])
-        opened.completed(text, artifact_count=len(record.get("artifacts", ())))
-    elif opened is not None:
-        opened.failed(failure)
-    return bool(record["ok"])
-
-
-async def _refresh(session: AsyncSession, view: View) -> None:
-    while True:
-        view.refresh(session.bus.statistics())
-        await asyncio.sleep(_REFRESH_SECONDS)
+    async def _refresh(self) -> None:
+        while True:
+            self._view.refresh(self._session.bus.statistics())
+            await asyncio.sleep(_REFRESH_SECONDS)
 
 
 async def _until(stop: asyncio.Event, work: Any, limit: Any) -> None:

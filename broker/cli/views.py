@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from broker.bus import BusStatistics
+from broker.host.records import describe
 from broker.wire.quoting import escape
 
 if TYPE_CHECKING:
@@ -113,47 +114,6 @@ class PlainView:
 
     def close(self) -> None:
         """Nothing to do."""
-
-
-def describe(record: dict[str, Any]) -> str:
-    """A record as a line for people, safe to print."""
-    kind = record["kind"]
-    if kind == "started":
-        text = f"{record['extension']} started, tools: {', '.join(record['tools']) or 'none'}"
-    elif kind == "tools_changed":
-        text = f"{record['extension']} changed its tools: {', '.join(record['tools']) or 'none'}"
-    elif kind == "topic_available":
-        text = f"{record['topic']} is available from {record['publisher']}"
-    elif kind == "topic_unavailable":
-        text = f"{record['topic']} is no longer available from {record['publisher']}"
-    elif kind == "subscribed":
-        text = f"{record['extension']} subscribed to {record['topic']} ({record['state']})"
-    elif kind == "event":
-        payload = json.dumps(record["payload"], ensure_ascii=False)
-        text = f"{record['topic']} #{record['sequence']} {payload}"
-    elif kind == "call":
-        text = _describe_call(record)
-    elif kind == "provided":
-        models = ", ".join(record["models"]) or "no models"
-        text = f"{record['provider']} ({record['status']}) from {record['extension']}: {models}"
-    elif kind == "withdrawn":
-        text = f"{record['provider']} is no longer provided by {record['extension']}"
-    elif kind == "answer":
-        end = "" if record["ok"] else f" (failed: {record['error']['detail']})"
-        text = f"{record['provider']}/{record['model']}: {record['text']}{end}"
-    elif kind == "exited":
-        text = f"{record['extension']} exited with status {record['status']}: {record['reason']}"
-    else:
-        text = f"{record['extension']} [{record['source']}] {record['reason']}"
-    return escape(f"{kind:<17} {text}")
-
-
-def _describe_call(record: dict[str, Any]) -> str:
-    what = f"{record['extension']} {record['tool']}"
-    if "error" in record:
-        return f"{what} failed: {record['error']['detail']}"
-    text = " ".join(part.get("text", part.get("alt", part.get("transcript", ""))) for part in record["content"])
-    return f"{what} {'answered' if record['ok'] else 'answered with an error'}: {text}"
 
 
 class LiveView:

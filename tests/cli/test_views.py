@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from broker import Bus, Field
-from broker.cli import records
-from broker.cli.views import LiveView, describe
+from broker.cli.views import LiveView
+from broker.host import records
+from broker.host.records import describe
 
 
 def withdrawn() -> dict[str, Any]:

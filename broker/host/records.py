@@ -1,20 +1,22 @@
-"""One JSON object a line: what ``--json`` writes, and what the plain and the live view are made from.
+"""What happens in a session as JSON objects: what ``broker run --json`` writes, and what every view is made from.
 
-Every record has ``kind``: started, tools_changed, topic_available, topic_unavailable, subscribed, event, call,
+Every record has ``kind``: started, tools_changed, topic_available, topic_unavailable, subscribed, event, refused, call,
 diagnostic or exited.
 """
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from broker.bus import Active, trace
 from broker.errors import BrokerError, RemoteError
-from broker.host import CatalogueChanged, Diagnostic, Exited, Health, HealthChanged, Notice, Started
+from broker.host.notices import CatalogueChanged, Diagnostic, Exited, Health, HealthChanged, Notice, Started
 from broker.wire.feature.results import ToolResult
 from broker.wire.jsonrpc import ABSENT
 from broker.wire.octet.schema import encode
 from broker.wire.odek.result import ToolOutput
+from broker.wire.quoting import escape
 
 _UNWELL = (Health.CRASHED, Health.BACKOFF, Health.PARKED, Health.DEGRADED)
 
@@ -76,6 +78,17 @@ def from_trace(record: trace.Record) -> dict[str, Any] | None:
         return {"kind": "subscribed", "extension": record.peer, "topic": record.topic, "state": state}
     if isinstance(record, trace.Withdrawn):
         return {"kind": "topic_unavailable", "topic": record.topic, "publisher": record.publisher}
+    if isinstance(record, trace.Refused):
+        error = record.error
+        full = {name: getattr(error, name) for name in ("subscriber", "limit", "observed", "maximum")}
+        return {
+            "kind": "refused",
+            "extension": record.peer,
+            "operation": record.operation,
+            "topic": error.topic,
+            **{name: value for name, value in full.items() if value is not None},
+            "error": {"name": error.name, "code": error.code, "message": error.message, "detail": str(error)},
+        }
     if isinstance(record, trace.Detached) and record.retired:
         return diagnostic(record.peer, f"taken off the bus: {record.reason}")
     return None
@@ -117,3 +130,46 @@ def from_error(extension: str, tool: str, error: BrokerError) -> dict[str, Any]:
 def diagnostic(extension: str, reason: str) -> dict[str, Any]:
     """A diagnostic of the command's own."""
     return {"kind": "diagnostic", "extension": extension, "source": "host", "reason": reason}
+
+
+def describe(record: dict[str, Any]) -> str:
+    """A record as a line for people, safe to print."""
+    kind = record["kind"]
+    if kind == "started":
+        text = f"{record['extension']} started, tools: {', '.join(record['tools']) or 'none'}"
+    elif kind == "tools_changed":
+        text = f"{record['extension']} changed its tools: {', '.join(record['tools']) or 'none'}"
+    elif kind == "topic_available":
+        text = f"{record['topic']} is available from {record['publisher']}"
+    elif kind == "topic_unavailable":
+        text = f"{record['topic']} is no longer available from {record['publisher']}"
+    elif kind == "subscribed":
+        text = f"{record['extension']} subscribed to {record['topic']} ({record['state']})"
+    elif kind == "event":
+        payload = json.dumps(record["payload"], ensure_ascii=False)
+        text = f"{record['topic']} #{record['sequence']} {payload}"
+    elif kind == "refused":
+        text = f"{record['extension']} {record['operation']} refused: {record['error']['detail']}"
+    elif kind == "call":
+        text = _describe_call(record)
+    elif kind == "provided":
+        models = ", ".join(record["models"]) or "no models"
+        text = f"{record['provider']} ({record['status']}) from {record['extension']}: {models}"
+    elif kind == "withdrawn":
+        text = f"{record['provider']} is no longer provided by {record['extension']}"
+    elif kind == "answer":
+        end = "" if record["ok"] else f" (failed: {record['error']['detail']})"
+        text = f"{record['provider']}/{record['model']}: {record['text']}{end}"
+    elif kind == "exited":
+        text = f"{record['extension']} exited with status {record['status']}: {record['reason']}"
+    else:
+        text = f"{record['extension']} [{record['source']}] {record['reason']}"
+    return escape(f"{kind:<17} {text}")
+
+
+def _describe_call(record: dict[str, Any]) -> str:
+    what = f"{record['extension']} {record['tool']}"
+    if "error" in record:
+        return f"{what} failed: {record['error']['detail']}"
+    text = " ".join(part.get("text", part.get("alt", part.get("transcript", ""))) for part in record["content"])
+    return f"{what} {'answered' if record['ok'] else 'answered with an error'}: {text}"

@@ -1,0 +1,99 @@
+"""The terminal view of a session: five pages over one :class:`~broker.inspector.Inspection` (extra ``inspect``)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import App, ComposeResult
+from textual.binding import BindingType
+from textual.widgets import Footer, Static, TabbedContent, TabPane
+
+from broker.inspector.call_page import CallPage, CallTool
+from broker.inspector.event_page import EventPage, RefusalPage
+from broker.inspector.inspection import Inspection
+from broker.inspector.overview import Overview
+from broker.inspector.stderr_page import StderrPage
+
+_REFRESH_SECONDS = 0.1
+_PAGES = ("overview", "records", "refusals", "stderr", "calls")
+_MAIN = dict(zip(_PAGES, ("#subscribers", "#event-list", "#refusal-list", "#stderr-names", "#tools"), strict=True))
+
+
+class InspectorApp(App[None]):
+    """Draws ``inspection``, ten times a second while something changes; ``call`` makes a tool call for its last page.
+
+    It changes nothing in the session but by that call. ``q`` or Ctrl-C ends it.
+    """
+
+    CSS_PATH = "inspector.tcss"
+    ENABLE_COMMAND_PALETTE = False
+    TITLE = "broker"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *((str(number), f"page('{page}')", page) for number, page in enumerate(_PAGES, 1)),
+        ("slash", "search", "search"),
+        ("space", "pause", "pause"),
+        ("escape", "leave", "leave the line"),
+        ("q", "quit", "quit"),
+        ("ctrl+c", "quit", ""),
+    ]
+
+    def __init__(self, inspection: Inspection, call: CallTool) -> None:
+        super().__init__()
+        self._inspection = inspection
+        self.overview: Overview = Overview(inspection)
+        self.events: EventPage = EventPage(inspection)
+        self.refusals: RefusalPage = RefusalPage(inspection)
+        self.stderr_page: StderrPage = StderrPage(inspection)
+        self.calls: CallPage = CallPage(inspection, call)
+        self.status: Static = Static("", markup=False, id="status")
+
+    def compose(self) -> ComposeResult:
+        """The status line, the pages, the keys."""
+        yield self.status
+        pages = (self.overview, self.events, self.refusals, self.stderr_page, self.calls)
+        with TabbedContent(initial=_PAGES[0], id="pages"):
+            for name, page in zip(_PAGES, pages, strict=True):
+                with TabPane(name, id=name):
+                    yield page
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Begin to look."""
+        self.show()
+        self.set_interval(_REFRESH_SECONDS, self.show)
+
+    def show(self) -> None:
+        """Draw how it stands: the status line and every page."""
+        session, bus = self._inspection.session, self._inspection.statistics()
+        paused = " | paused" if self.events.paused else ""
+        self.status.update(
+            f"session {session.session_id[:8]} | {len(session.extensions) + len(session.servers)} extensions | "
+            f"binding {bus.binding_revision} | {len(bus.topics)} topics | {bus.published} published | "
+            f"{bus.refused} refused | {bus.retired} retired{paused}"
+        )
+        for page in (self.overview, self.events, self.refusals, self.stderr_page, self.calls):
+            page.show()
+
+    def action_page(self, name: str) -> None:
+        """Turn to a page, and give it the keys."""
+        self._turn_to(name, _MAIN[name])
+
+    def _turn_to(self, page: str, selector: str) -> None:
+        # What has the focus would otherwise call the page it is on back.
+        self.set_focus(None)
+        self.query_one("#pages", TabbedContent).active = page
+        self.call_after_refresh(self.query_one(selector).focus)
+
+    def action_search(self) -> None:
+        """Turn to the records, the cursor in the search line."""
+        self._turn_to("records", "#search")
+
+    def action_leave(self) -> None:
+        """Leave a line of text, so that keys are commands again."""
+        page = self.query_one("#pages", TabbedContent).active
+        self.query_one(_MAIN[page]).focus()
+
+    def action_pause(self) -> None:
+        """Hold the list of records still, or let it go on."""
+        self.events.paused = not self.events.paused
+        self.show()
