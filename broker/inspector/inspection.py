@@ -65,7 +65,7 @@ class Entry:
 
 @frozen
 class ExtensionRow:
-    """One extension or MCP server. ``family`` is its API or ``mcp``; ``generation`` is 0 before the first start."""
+    """One extension or MCP server. ``family`` is its API or ``mcp``; ``generation`` is 0 while no process serves."""
 
     name: str
     family: str

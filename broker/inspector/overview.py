@@ -55,7 +55,7 @@ class Overview(Vertical):
                     (
                         row.name,
                         row.family,
-                        str(row.generation),
+                        str(row.generation or "-"),
                         Text(row.health, style=_HEALTH_STYLES.get(row.health, "")),
                         str(row.tools),
                         "yes" if row.open_calls else "",
