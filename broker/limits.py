@@ -269,6 +269,8 @@ EMITTER_CLOSE_MS: Final = _limit("EMITTER_CLOSE_MS", 5_000, "ms", "design", "tim
 # -- command line ------------------------------------------------------------------------------------------------------
 MAX_COMMAND_SECONDS: Final = _limit("MAX_COMMAND_SECONDS", 31_536_000, "s", "design", "a duration or timeout given on the command line")
 MAX_SHOWN_ANSWER_CHARS: Final = _limit("MAX_SHOWN_ANSWER_CHARS", 1_048_576, "characters", "design", "text of one model's answer that the command line keeps to show it; the stream is cancelled above")
+MAX_RECORDED_LINE_BYTES: Final = _limit("MAX_RECORDED_LINE_BYTES", 4_194_304, "bytes", "design", "one line of a process that a recording keeps; of a longer one the beginning and its length")
+MAX_RECORDING_BYTES: Final = _limit("MAX_RECORDING_BYTES", 1_073_741_824, "bytes", "design", "one recording of a session; it ends there")
 MAX_INSPECTED_RECORDS: Final = _limit("MAX_INSPECTED_RECORDS", 2_000, "records", "design", "records the inspector keeps to look at; the oldest are forgotten")
 MAX_INSPECTED_STDERR_LINES: Final = _limit("MAX_INSPECTED_STDERR_LINES", 500, "lines", "design", "lines of one extension's stderr the inspector keeps")
 MAX_INSPECTED_CHARS: Final = _limit("MAX_INSPECTED_CHARS", 65_536, "characters", "design", "one record as the inspector shows it in full; the rest is cut off")

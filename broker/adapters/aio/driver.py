@@ -17,6 +17,7 @@ from broker.adapters.artifacts import ArtifactRoots
 from broker.adapters.guard import OrphanGuard
 from broker.adapters.launch import launch, scratch_directory
 from broker.adapters.process import Child
+from broker.adapters.tap import Tap
 from broker.errors import BrokerError, CancelledError, SetupError, UsageError
 from broker.host import ExtensionProcess, Outcome, ProcessLink, Session, Work
 
@@ -26,12 +27,14 @@ T = TypeVar("T")
 class AsyncioDriver:
     """A :class:`broker.host.Driver` bound to the loop it was made in.
 
-    ``environ`` is what the children's environment is chosen from; the host's own by default.
+    ``environ`` is what the children's environment is chosen from; the host's own by default. ``tap`` is told of every
+    byte that goes to a process or comes from it.
     """
 
-    def __init__(self, *, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(self, *, environ: Mapping[str, str] | None = None, tap: Tap | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._environ = environ
+        self._tap = tap
         self._pid = os.getpid()
         self._guard = OrphanGuard()
         self._scratch: Path | None = None
@@ -161,8 +164,10 @@ class AsyncioDriver:
             return
         finally:
             self._starting.pop(link, None)
-        pump = ProcessPump(self._loop, child, link, self._forget)
+        pump = ProcessPump(self._loop, child, link, self._forget, self._tap)
         self._pumps[link] = pump
+        if self._tap is not None:
+            self._tap.spawned(link)
         pump.start()
         link.spawned(pump)
 

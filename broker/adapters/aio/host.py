@@ -12,6 +12,7 @@ from broker.adapters.aio.driver import AsyncioDriver
 from broker.adapters.aio.services import SessionServices
 from broker.adapters.aio.waiting import milliseconds, wait
 from broker.adapters.discovery import find_manifests, load_manifest
+from broker.adapters.tap import Tap
 from broker.bus import Bus, Peer
 from broker.clock import Clock
 from broker.errors import SetupError
@@ -49,6 +50,7 @@ class AsyncHost:
     ``approve(request)`` decides, at once or as an awaitable, whether a project's MCP server is started and each of its
     tools offered; without it none is. ``services`` is what is bound to the optional services of 0.3 extensions, and
     ``feature_services`` what extensions of API 0.1, 0.2 and 0.4 are served with; both may answer with awaitables.
+    ``tap`` listens in on every process, such as :class:`broker.adapters.frame_log.FrameLog`.
 
     ::
 
@@ -68,8 +70,10 @@ class AsyncHost:
         environ: Mapping[str, str] | None = None,
         approve: Decide | None = None,
         feature_services: FeatureServices = NO_SERVICES,
+        tap: Tap | None = None,
     ) -> None:
         self._decide = approve
+        self._tap = tap
         self._feature_services = feature_services
         self._services = services
         self._trust = trust
@@ -110,7 +114,7 @@ class AsyncHost:
 
     def _started(self) -> tuple[Host, AsyncioDriver]:
         if self._host is None or self._driver is None:
-            self._driver = AsyncioDriver(environ=self._environ)
+            self._driver = AsyncioDriver(environ=self._environ, tap=self._tap)
             self._host = Host(
                 self._driver,
                 settings=self._settings,

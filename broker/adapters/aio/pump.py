@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 
 from broker.adapters.process import Child
+from broker.adapters.tap import Tap
 from broker.host import ProcessLink
 from broker.host.output import Output
 from broker.limits import MAX_EXIT_DRAIN_BYTES, MAX_READ_CHUNK_BYTES, MAX_WRITE_CHUNK_BYTES
@@ -29,11 +30,13 @@ class ProcessPump:
         child: Child,
         link: ProcessLink,
         on_ended: Callable[[ProcessPump], None],
+        tap: Tap | None = None,
     ) -> None:
         self._loop = loop
         self._child = child
         self._link = link
         self._on_ended = on_ended
+        self._tap = tap
         self._outputs: deque[Output] = deque()
         self._queued_bytes = 0
         self._offset = 0
@@ -111,6 +114,8 @@ class ProcessPump:
             self._end_input()
             self._link.write_failed()
             return
+        if self._tap is not None:
+            self._tap.heard(self._link, bytes(chunk[:count]))
         self._written(count)
         if count < len(chunk):
             self._block()
@@ -170,6 +175,8 @@ class ProcessPump:
             output.dropped()
         self._outputs.clear()
         self._child.close_stdin()
+        if self._tap is not None:
+            self._tap.input_closed(self._link)
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -194,15 +201,27 @@ class ProcessPump:
             return
         data = _read(self._child.stdout_fd)
         if data:
-            self._link.receive(data)
+            self._receive(data)
         elif data is not None:
             self._stop_reading(self._child.stdout_fd)
+            if self._tap is not None:
+                self._tap.output_closed(self._link)
             self._link.receive_eof()
+
+    def _receive(self, data: bytes) -> None:
+        if self._tap is not None:
+            self._tap.sent(self._link, data)
+        self._link.receive(data)
+
+    def _receive_stderr(self, data: bytes) -> None:
+        if self._tap is not None:
+            self._tap.wrote_stderr(self._link, data)
+        self._link.receive_stderr(data)
 
     def _read_stderr(self) -> None:
         data = _read(self._child.stderr_fd)
         if data:
-            self._link.receive_stderr(data)
+            self._receive_stderr(data)
         elif data is not None:
             self._stop_reading(self._child.stderr_fd)
 
@@ -242,10 +261,12 @@ class ProcessPump:
         if self._paused:
             self._resume()
         # What the process wrote just before it ended still counts; what a surviving helper writes on and on does not.
-        self._drain(self._child.stderr_fd, self._link.receive_stderr)
-        self._drain(self._child.stdout_fd, self._link.receive)
+        self._drain(self._child.stderr_fd, self._receive_stderr)
+        self._drain(self._child.stdout_fd, self._receive)
         status = self._child.poll()
         self.release()
+        if self._tap is not None:
+            self._tap.exited(self._link, status)
         self._link.exited(status)
         self._on_ended(self)
 

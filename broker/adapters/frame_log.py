@@ -1,0 +1,159 @@
+"""Recording a session's frames to a file, see :mod:`broker.host.recording` for the format.
+
+The file is new and nobody but its owner can read it. Recording takes no part in the session: when a write fails, it
+ends, and :attr:`FrameLog.failure` says why; what was written is whole lines, and at most one torn one at the end.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from attrs import define, field
+
+from broker.clock import Clock
+from broker.errors import SetupError
+from broker.host import ProcessLink
+from broker.host.recording import Entry, Header, Kind, said, started
+from broker.limits import MAX_RECORDED_LINE_BYTES, MAX_RECORDING_BYTES
+from broker.wire.odek.events.redaction import Redactor
+
+_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@define
+class _Lines:
+    """Bytes of one direction until their LF; of a line that is too long only the beginning, and how long it was."""
+
+    kept: bytearray = field(factory=bytearray)
+    length: int = 0
+
+    def feed(self, data: bytes) -> list[tuple[bytes, int]]:
+        """The lines that are complete now, without LF: what is kept of each, and how many bytes it had."""
+        *ends, rest = data.split(b"\n")
+        lines = []
+        for end in ends:
+            self._keep(end)
+            lines.append(self.take())
+        self._keep(rest)
+        return lines
+
+    def take(self) -> tuple[bytes, int]:
+        """What there is of a line, and forget it."""
+        line = bytes(self.kept), self.length
+        self.kept.clear()
+        self.length = 0
+        return line
+
+    def _keep(self, data: bytes) -> None:
+        self.length += len(data)
+        self.kept += data[: max(0, MAX_RECORDED_LINE_BYTES - len(self.kept))]
+
+
+class FrameLog:
+    """A :class:`~broker.adapters.tap.Tap` that writes what it is told to ``path``; ``redactor`` takes the secrets out.
+
+    Raises :class:`~broker.errors.SetupError` when the file exists or cannot be made.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, workspace: str, clock: Clock, redactor: Redactor) -> None:
+        self.path: str = os.fspath(path)
+        self.failure: str | None = None
+        self.entries: int = 0
+        self._clock = clock
+        self._redactor = redactor
+        self._begun = clock.monotonic_ms()
+        self._size = 0
+        self._lines: dict[tuple[ProcessLink, Kind], _Lines] = {}
+        try:
+            self._file = open(os.open(self.path, _FLAGS, 0o600), "wb")  # noqa: SIM115 - it lives as long as the log
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise SetupError(f"{self.path}: {why}", path=self.path) from error
+        self._write(Header(clock.unix_ms(), workspace).line())
+
+    # -- what a tap is told --------------------------------------------------------------------------------------------
+
+    def spawned(self, link: ProcessLink) -> None:
+        """The link's process runs."""
+        self._note(started(self._now(), link))
+
+    def sent(self, link: ProcessLink, data: bytes) -> None:
+        """The process wrote ``data``."""
+        self._feed(link, "sent", data)
+
+    def heard(self, link: ProcessLink, data: bytes) -> None:
+        """``data`` is with the process."""
+        self._feed(link, "heard", data)
+
+    def wrote_stderr(self, link: ProcessLink, data: bytes) -> None:
+        """The process wrote ``data`` to stderr."""
+        self._feed(link, "stderr", data)
+
+    def input_closed(self, link: ProcessLink) -> None:
+        """The process's input was closed."""
+        self._end(link, "heard")
+        self._note(self._entry(link, "input_closed"))
+
+    def output_closed(self, link: ProcessLink) -> None:
+        """The process closed its output."""
+        self._end(link, "sent")
+        self._note(self._entry(link, "output_closed"))
+
+    def exited(self, link: ProcessLink, status: int | None) -> None:
+        """The process is gone."""
+        for kind in ("heard", "sent", "stderr"):
+            self._end(link, kind)
+        self._note(Entry(at_ms=self._now(), kind="exited", name=link.name, number=link.number, status=status))
+
+    # -- the file ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Write what is left and close the file. Idempotent; see :attr:`failure` afterwards."""
+        for link, kind in list(self._lines):
+            self._end(link, kind)
+        try:
+            self._file.close()
+        except OSError as error:
+            self._fail(error)
+
+    def _feed(self, link: ProcessLink, kind: Kind, data: bytes) -> None:
+        if self.failure is None:
+            for line, length in self._lines.setdefault((link, kind), _Lines()).feed(data):
+                self._say(link, kind, line, length)
+
+    def _end(self, link: ProcessLink, kind: Kind) -> None:
+        """What there was of a line that never ended was said as well."""
+        lines = self._lines.pop((link, kind), None)
+        if lines is not None and lines.length:
+            self._say(link, kind, *lines.take(), torn=True)
+
+    def _say(self, link: ProcessLink, kind: Kind, line: bytes, length: int, *, torn: bool = False) -> None:
+        self._note(said(self._now(), kind, link, line, self._redactor, length=length, torn=torn))
+
+    def _entry(self, link: ProcessLink, kind: Kind) -> Entry:
+        return Entry(at_ms=self._now(), kind=kind, name=link.name, number=link.number)
+
+    def _note(self, entry: Entry) -> None:
+        if self.failure is None and self._write(entry.line()):
+            self.entries += 1
+
+    def _write(self, line: bytes) -> bool:
+        if self._size + len(line) > MAX_RECORDING_BYTES:
+            self.failure = f"a recording holds at most {MAX_RECORDING_BYTES} bytes"
+            return False
+        try:
+            self._file.write(line)
+            self._file.flush()
+        except (OSError, ValueError) as error:
+            self._fail(error)
+            return False
+        self._size += len(line)
+        return True
+
+    def _fail(self, error: OSError | ValueError) -> None:
+        if self.failure is None:
+            self.failure = str(error.strerror if isinstance(error, OSError) else error)
+
+    def _now(self) -> int:
+        return self._clock.monotonic_ms() - self._begun

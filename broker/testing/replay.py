@@ -1,0 +1,290 @@
+"""Playing a recorded session again, in memory: the processes say what they said, and the host is the real one.
+
+A recording of a fault becomes a test: the same bytes at the same (virtual) moments, without the extensions, and every
+frame the host says is held against the one it said when it was recorded. What differs by nature, such as the ids of a
+session, is translated; a text that was redacted equals anything. The format is :mod:`broker.host.recording`'s.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from attrs import define, field, frozen
+
+from broker import canonical
+from broker.errors import BrokerError, SetupError
+from broker.host import Host, HostServices, Outcome, ProcessLink, Session
+from broker.host.extension import Call
+from broker.host.mcp_call import McpCall
+from broker.host.recording import Entry, Header, read_recording
+from broker.limits import MAX_RECORDING_BYTES
+from broker.testing.clock import ManualClock
+from broker.testing.memory import MemoryDriver
+from broker.testing.scripted import ScriptedProcess
+from broker.wire.odek.approval import ApprovalRequest
+from broker.wire.odek.events.redaction import REDACTED
+from broker.wire.quoting import quote
+
+_OPAQUE: Final = re.compile("[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_OF_THE_CLOCK: Final = ("published_at_ms",)
+_END_MS: Final = 60_000
+
+
+@frozen
+class Difference:
+    """One frame of the host that is not what was recorded.
+
+    ``entry`` is the recorded one, None for a frame that was not recorded; ``observed`` what the host said, None when it
+    said nothing. ``path`` is the first place where they differ.
+    """
+
+    name: str
+    number: int
+    problem: str
+    path: str | None = None
+    entry: Entry | None = None
+    observed: bytes | None = None
+
+    def __str__(self) -> str:
+        where = f" at {self.path}" if self.path else ""
+        return f"{self.name} (generation {self.number}){where}: {self.problem}"
+
+
+class _Replayed(ScriptedProcess):
+    """A process that says what it is told to, and keeps every line it hears."""
+
+    def decode(self, line: bytes) -> bytes:
+        return line
+
+    def on_eof(self) -> None:
+        """It exits when its recording says so."""
+
+    def on_terminate(self) -> None:
+        """It exits when its recording says so."""
+
+
+@define(eq=False)
+class _Track:
+    """One recorded process: what was started for it, and how far what it hears has been looked at."""
+
+    process: _Replayed = field(factory=_Replayed)
+    spawned: bool = False
+    looked_at: int = 0
+
+
+class Replay:
+    """One recording, played once. ``services`` is what the recorded host bound; ``broker record`` binds providers.
+
+    Iterate over :meth:`play` to go entry by entry, or call :meth:`run`. ``session`` is the session it happens in: add
+    observers before playing. ``differences`` grows while it is played.
+    """
+
+    def __init__(self, header: Header, entries: tuple[Entry, ...], *, services: HostServices | None = None) -> None:
+        self.header: Header = header
+        self.entries: tuple[Entry, ...] = entries
+        self.clock: ManualClock = ManualClock(unix_ms=header.recorded_at_ms)
+        self.differences: list[Difference] = []
+        self.compared: int = 0
+        self._tracks: dict[tuple[str, int], _Track] = {}
+        self._names: dict[str, str] = {}
+        self._calls: dict[tuple[str, int, Any], Call | McpCall] = {}
+        for entry in entries:
+            self._tracks.setdefault((entry.name, entry.number), _Track())
+        factories: dict[str, Callable[[Any], ScriptedProcess]] = {entry.name: self._process_of for entry in entries}
+        self.driver: MemoryDriver = MemoryDriver(self.clock, factories)
+        host = Host(self.driver, clock=self.clock, services=services, approve=_approve)
+        self.session: Session = host.open_session(header.workspace)
+        # A restart is spread in time at random: here it comes at the earliest, and waits for its recorded moment.
+        self.session.random_below = lambda bound: 0  # type: ignore[method-assign]
+
+    @classmethod
+    def read(cls, path: str | Path, *, services: HostServices | None = None) -> Replay:
+        """The recording of a file; raises :class:`~broker.errors.SetupError` when it is none."""
+        try:
+            with open(path, "rb") as file:
+                data = file.read(MAX_RECORDING_BYTES + 1)
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise SetupError(f"{path}: {why}", path=str(path)) from error
+        if len(data) > MAX_RECORDING_BYTES:
+            raise SetupError(
+                f"{path}: a recording holds at most {MAX_RECORDING_BYTES} bytes",
+                path=str(path),
+                limit="MAX_RECORDING_BYTES",
+                maximum=MAX_RECORDING_BYTES,
+            )
+        header, entries = read_recording(data, path=str(path))
+        return cls(header, entries, services=services)
+
+    def run(self) -> list[Difference]:
+        """Play everything; gives every difference, in the order they were found."""
+        for _ in self.play():
+            pass
+        return self.differences
+
+    def play(self) -> Iterator[Entry]:
+        """Play entry by entry, each given after it was played; the session is closed at the end."""
+        for entry in self.entries:
+            if (left := entry.at_ms - self.clock.monotonic_ms()) > 0:
+                self.driver.advance(left)
+            track = self._tracks[entry.name, entry.number]
+            _ACTS[entry.kind](self, entry, track)
+            self.driver.run()
+            if entry.kind == "heard":
+                self._compare(entry, track)
+            yield entry
+        for (name, number), track in self._tracks.items():
+            for line in track.process.received[track.looked_at :]:
+                problem = f"the host said what was not recorded: {quote(line)}"
+                self.differences.append(Difference(name, number, problem, observed=line))
+        self.session.close()
+        self.driver.advance(_END_MS)
+
+    # -- what each kind of entry does ----------------------------------------------------------------------------------
+
+    def _start(self, entry: Entry, track: _Track) -> None:
+        if track.spawned:
+            return
+        try:
+            if entry.manifest is not None and entry.name not in self.session.extensions:
+                self.session.add(entry.manifest).start()
+            elif entry.server is not None:
+                self.session.add_server(entry.server).start()
+        except BrokerError as error:
+            self.differences.append(Difference(entry.name, entry.number, f"not started: {error}", entry=entry))
+        self.driver.run()
+        if not track.spawned:
+            self.differences.append(
+                Difference(entry.name, entry.number, "the host did not start what it had started", entry=entry)
+            )
+
+    def _heard(self, entry: Entry, track: _Track) -> None:
+        """Do what made the host say this, where that was somebody outside of it."""
+        if len(track.process.received) > track.looked_at or not isinstance(entry.frame, dict):
+            return
+        method, params = entry.frame.get("method"), entry.frame.get("params")
+        params = params if isinstance(params, dict) else {}
+        number = (entry.name, entry.number, entry.frame.get("id"))
+        try:
+            if method == "tool/call":
+                self._calls[number] = self.session.call(entry.name, params["name"], params["arguments"])
+            elif method == "tools/call":
+                self._calls[number] = self.session.server(entry.name).call(params["name"], params.get("arguments"))
+            elif method in ("$/cancelRequest", "notifications/cancelled"):
+                call = self._calls.get((entry.name, entry.number, params.get("id", params.get("requestId"))))
+                if call is not None:
+                    call.cancel(params.get("reason", "user"))
+            elif method == "shutdown":
+                self.session.extension(entry.name).stop()
+        except (BrokerError, KeyError) as error:
+            self.differences.append(Difference(entry.name, entry.number, f"not repeated: {error}", entry=entry))
+
+    def _sent(self, entry: Entry, track: _Track) -> None:
+        track.process.send_bytes(self._bytes(entry))
+
+    def _stderr(self, entry: Entry, track: _Track) -> None:
+        track.process.send_stderr(self._bytes(entry))
+
+    def _input_closed(self, entry: Entry, track: _Track) -> None:
+        server = self.session.servers.get(entry.name)
+        if server is not None and not track.process.stdin_closed:
+            server.stop()
+
+    def _output_closed(self, entry: Entry, track: _Track) -> None:
+        track.process.close_stdout()
+
+    def _exited(self, entry: Entry, track: _Track) -> None:
+        track.process.exit(0 if entry.status is None else entry.status)
+
+    # -- frames --------------------------------------------------------------------------------------------------------
+
+    def _process_of(self, link: ProcessLink) -> _Replayed:
+        track = self._tracks.get((link.name, link.number))
+        if track is None:
+            raise SetupError(f"generation {link.number} of {link.name} was not recorded", extension=link.name)
+        track.spawned = True
+        return track.process
+
+    def _bytes(self, entry: Entry) -> bytes:
+        end = b"" if entry.torn else b"\n"
+        if entry.is_frame:
+            frame = self._translated(entry.frame)
+            try:
+                return canonical.encode(frame) + end
+            except BrokerError:  # a number with a fraction: of a wire that has no canonical form
+                return json.dumps(frame, separators=(",", ":"), ensure_ascii=False).encode() + end
+        data = (b"\xff" if entry.invalid else b"") + (entry.text or "").encode("utf-8", "surrogatepass")
+        return data.ljust(entry.length or 0) + end
+
+    def _translated(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._names.get(value, value)
+        if isinstance(value, dict):
+            return {key: self._translated(member) for key, member in value.items()}
+        return [self._translated(member) for member in value] if isinstance(value, list) else value
+
+    def _compare(self, entry: Entry, track: _Track) -> None:
+        if len(track.process.received) <= track.looked_at:
+            self.differences.append(Difference(entry.name, entry.number, "the host did not say it", entry=entry))
+            return
+        line = track.process.received[track.looked_at]
+        track.looked_at += 1
+        self.compared += 1
+        observed = _read(line)
+        found = self._difference(entry.frame if entry.is_frame else entry.text, observed, "$")
+        if found is not None:
+            path, problem = found
+            self.differences.append(Difference(entry.name, entry.number, problem, path, entry, line))
+
+    def _difference(self, expected: Any, observed: Any, path: str) -> tuple[str, str] | None:
+        """The first place where they differ, and how; learns the ids of this session on the way."""
+        if isinstance(expected, str) and isinstance(observed, str):
+            if REDACTED in expected or self._names.get(expected, expected) == observed:
+                return None
+            if _OPAQUE.fullmatch(expected) and _OPAQUE.fullmatch(observed) and expected not in self._names:
+                self._names[expected] = observed
+                return None
+        elif isinstance(expected, dict) and isinstance(observed, dict):
+            for key in sorted(expected.keys() | observed.keys()):
+                if key not in expected or key not in observed:
+                    return f"{path}.{key}", "was recorded and is missing" if key in expected else "was not recorded"
+                if key not in _OF_THE_CLOCK:
+                    found = self._difference(expected[key], observed[key], f"{path}.{key}")
+                    if found is not None:
+                        return found
+            return None
+        elif isinstance(expected, list) and isinstance(observed, list) and len(expected) == len(observed):
+            members = zip(expected, observed, strict=True)
+            differences = (self._difference(*pair, f"{path}[{index}]") for index, pair in enumerate(members))
+            return next((found for found in differences if found is not None), None)
+        elif type(expected) is type(observed) and expected == observed:
+            return None
+        return path, f"recorded {quote(json.dumps(expected))}, observed {quote(json.dumps(observed))}"
+
+
+_ACTS: Final[dict[str, Callable[[Replay, Entry, _Track], None]]] = {
+    "start": Replay._start,
+    "heard": Replay._heard,
+    "sent": Replay._sent,
+    "stderr": Replay._stderr,
+    "input_closed": Replay._input_closed,
+    "output_closed": Replay._output_closed,
+    "exited": Replay._exited,
+}
+
+
+def _read(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return line.decode("utf-8", "backslashreplace")
+
+
+def _approve(request: ApprovalRequest) -> Outcome[bool]:
+    outcome: Outcome[bool] = Outcome()
+    outcome.succeed(True)
+    return outcome
