@@ -27,6 +27,17 @@ def seconds(text: str) -> float:
     return value
 
 
+def speed(text: str) -> float:
+    """How many times as fast as it was; a positive number."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r:.80}")
+    return value
+
+
 def limit(text: str) -> int:
     """A positive whole number."""
     # Not int(): that takes "1_000", " 7" and digits of other scripts as well.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.cli import call, check, migrate, run, tail
-from broker.cli.arguments import limit, seconds
+from broker.cli.arguments import limit, seconds, speed
 from broker.cli.exit_codes import BUDGET, FAILURE, SETUP, USAGE
 from broker.errors import BrokerError, BudgetExceededError, SetupError, UsageError
 from broker.wire.quoting import escape
@@ -84,47 +84,23 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     command = _add(commands, "run", "start extensions in one session and show what happens on its bus")
-    command.add_argument("paths", metavar="PATH", nargs="+", type=Path, help=_PATHS)
-    _add_workspace(command)
-    shown = command.add_mutually_exclusive_group()
-    shown.add_argument("--json", action="store_true", help="write one JSON object a line to stdout")
-    shown.add_argument(
-        "--inspect", action="store_true", help="look into the session on the terminal (extra 'inspect'); q ends it"
-    )
+    _add_run_options(command)
+    command.set_defaults(record=None)
+
+    command = _add(commands, "record", "run as 'broker run' does, and record every frame with its secrets taken out")
+    command.add_argument("record", metavar="FILE", type=Path, help="the recording; it must not exist yet")
+    _add_run_options(command)
+
+    command = _add(commands, "replay", "play a recording again without its extensions, and say where the host differs")
+    command.add_argument("path", metavar="FILE", type=Path, help="what 'broker record' wrote")
+    _add_views(command)
     command.add_argument(
-        "--for", dest="duration", metavar="SECONDS", type=seconds, help="stop after this time; else at Ctrl-C"
+        "--speed",
+        metavar="N",
+        type=speed,
+        help="times as fast as it was recorded (with --inspect default 1, else without any pause)",
     )
-    command.add_argument(
-        "--call",
-        dest="calls",
-        metavar=("EXT", "TOOL", "JSON"),
-        nargs=3,
-        action="append",
-        default=[],
-        help="call a tool once the bus has come to rest, at the latest when four fifths of --for are over; repeatable",
-    )
-    command.add_argument(
-        "--ask",
-        dest="asks",
-        metavar=("PROVIDER", "MODEL", "JSON"),
-        nargs=3,
-        action="append",
-        default=[],
-        help="ask a model that an extension provides, when --call would call; repeatable",
-    )
-    command.add_argument(
-        "--events-jsonl", dest="events", metavar="FILE", type=Path, help="append the run's events to this file"
-    )
-    command.add_argument(
-        "--events-include-args", action="store_true", help="with the arguments of tool calls, their secrets redacted"
-    )
-    command.add_argument(
-        "--max-runtime", metavar="SECONDS", type=limit, help="end the run after this time, with exit status 4"
-    )
-    command.add_argument(
-        "--max-tool-calls", metavar="N", type=limit, help="end the run before one more tool call, with exit status 4"
-    )
-    command.set_defaults(action=lambda given: asyncio.run(run.run(given)))
+    command.set_defaults(action=_replay)
 
     command = _add(commands, "tail", "show the events of a file that --events-jsonl wrote")
     command.add_argument("path", metavar="FILE", type=Path, help="the file")
@@ -169,6 +145,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _replay(given: argparse.Namespace) -> int:
+    # The test kit is for this command alone.
+    from broker.cli import replay
+
+    return asyncio.run(replay.replay(given))
+
+
 def _version() -> str:
     try:
         return metadata.version("extension-broker")
@@ -191,3 +174,51 @@ def _add_workspace(command: argparse.ArgumentParser) -> None:
         default=Path(),
         help="the directory extensions work in (default: this one)",
     )
+
+
+def _add_views(command: argparse.ArgumentParser) -> None:
+    shown = command.add_mutually_exclusive_group()
+    shown.add_argument("--json", action="store_true", help="write one JSON object a line to stdout")
+    shown.add_argument(
+        "--inspect", action="store_true", help="look into the session on the terminal (extra 'inspect'); q ends it"
+    )
+
+
+def _add_run_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("paths", metavar="PATH", nargs="+", type=Path, help=_PATHS)
+    _add_workspace(command)
+    _add_views(command)
+    command.add_argument(
+        "--for", dest="duration", metavar="SECONDS", type=seconds, help="stop after this time; else at Ctrl-C"
+    )
+    command.add_argument(
+        "--call",
+        dest="calls",
+        metavar=("EXT", "TOOL", "JSON"),
+        nargs=3,
+        action="append",
+        default=[],
+        help="call a tool once the bus has come to rest, at the latest when four fifths of --for are over; repeatable",
+    )
+    command.add_argument(
+        "--ask",
+        dest="asks",
+        metavar=("PROVIDER", "MODEL", "JSON"),
+        nargs=3,
+        action="append",
+        default=[],
+        help="ask a model that an extension provides, when --call would call; repeatable",
+    )
+    command.add_argument(
+        "--events-jsonl", dest="events", metavar="FILE", type=Path, help="append the run's events to this file"
+    )
+    command.add_argument(
+        "--events-include-args", action="store_true", help="with the arguments of tool calls, their secrets redacted"
+    )
+    command.add_argument(
+        "--max-runtime", metavar="SECONDS", type=limit, help="end the run after this time, with exit status 4"
+    )
+    command.add_argument(
+        "--max-tool-calls", metavar="N", type=limit, help="end the run before one more tool call, with exit status 4"
+    )
+    command.set_defaults(action=lambda given: asyncio.run(run.run(given)))

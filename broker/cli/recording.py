@@ -1,4 +1,7 @@
-"""The event stream and the budget of ``broker run``: opened before anything starts, closed when all has ended."""
+"""What a run leaves behind and may use: its event stream, its recorded frames, its budget.
+
+Files are opened before anything starts, and closed when all has ended.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ from broker.adapters.aio import AsyncSession
 from broker.adapters.event_emitter import EventEmitter
 from broker.adapters.event_log import EventLog
 from broker.adapters.event_retry import RetryingLog
+from broker.adapters.frame_log import FrameLog
+from broker.clock import SystemClock
 from broker.errors import EventLogError, UsageError
 from broker.host import life
 from broker.limits import EMITTER_CLOSE_MS
@@ -35,6 +40,11 @@ class Recording:
         self.budget: Budget = Budget(limits)
         if given.events_include_args and given.events is None:
             raise UsageError("--events-include-args needs --events-jsonl")
+        self.frames: FrameLog | None = None
+        if given.record is not None:
+            secrets = Redactor(secret_values(os.environ))
+            workspace = os.path.abspath(given.workspace)
+            self.frames = FrameLog(given.record, workspace=workspace, clock=SystemClock(), redactor=secrets)
         self._log = None if given.events is None else EventLog(given.events)
         self._emitter: EventEmitter | None = None
         self._writer: RetryingLog | None = None
@@ -75,13 +85,19 @@ class Recording:
         raise AssertionError("nobody sets it")
 
     def end(self, error: BaseException | None) -> bool:
-        """Tell of the end and close the file; whether every event is on stable storage. Complaints go to stderr."""
+        """Tell of the end and close the files; whether everything is in them. Complaints go to stderr."""
+        if self.frames is not None:
+            self.frames.close()
+            if self.frames.failure is not None:
+                self._complain(
+                    f"{self.frames.path}: the recording ends after {self.frames.entries} entries: {self.frames.failure}"
+                )
         if error is None:
             self.events.completed(input_tokens=0, output_tokens=0)
         else:
             self.events.failed(error)
         if self._emitter is None or self._writer is None or self._log is None:
-            return True
+            return not self._complaints
         self._writer.give_up()
         if not self._emitter.close(timeout=EMITTER_CLOSE_MS / 1000):
             self._complain("some events were still not written when the run ended")

@@ -61,7 +61,7 @@ async def _run(
     with interrupts(stop.set):
         try:
             registry = ProviderRegistry()
-            async with AsyncHost(services=HostServices(providers=registry)) as host:
+            async with AsyncHost(services=HostServices(providers=registry), tap=recording.frames) as host:
                 session = await host.open_session(given.workspace)
                 recording.watch(session)
                 run = _Run(session, view, work, recording, registry)

@@ -162,6 +162,11 @@ def describe(record: dict[str, Any]) -> str:
         text = f"{record['provider']}/{record['model']}: {record['text']}{end}"
     elif kind == "exited":
         text = f"{record['extension']} exited with status {record['status']}: {record['reason']}"
+    elif kind == "difference":
+        where = f" at {record['path']}" if record["path"] else ""
+        text = f"{record['extension']} (generation {record['generation']}){where}: {record['reason']}"
+    elif kind == "replayed":
+        text = f"{record['entries']} entries, {record['compared']} frames compared, {record['differences']} differ"
     else:
         text = f"{record['extension']} [{record['source']}] {record['reason']}"
     return escape(f"{kind:<17} {text}")

@@ -2,13 +2,16 @@
 
 A recording of a fault becomes a test: the same bytes at the same (virtual) moments, without the extensions, and every
 frame the host says is held against the one it said when it was recorded. What differs by nature, such as the ids of a
-session, is translated; a text that was redacted equals anything. The format is :mod:`broker.host.recording`'s.
+session, is translated; a text that was redacted equals anything. Messages of the bus are compared in their order, and
+all other frames in theirs: which of the two came first is a matter of when a pipe was ready. The format is that of
+:mod:`broker.host.recording`.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +34,7 @@ from broker.wire.quoting import quote
 
 _OPAQUE: Final = re.compile("[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _OF_THE_CLOCK: Final = ("published_at_ms",)
+_BUS_MESSAGES: Final = ("bus/event", "bus/lifecycle")
 _END_MS: Final = 60_000
 
 
@@ -55,7 +59,14 @@ class Difference:
 
 
 class _Replayed(ScriptedProcess):
-    """A process that says what it is told to, and keeps every line it hears."""
+    """A process that says what it is told to, and keeps every line it hears: those of the bus, and the others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unseen: dict[bool, deque[bytes]] = {True: deque(), False: deque()}
+
+    def on_message(self, message: bytes) -> None:
+        self.unseen[_of_the_bus(_read(message))].append(message)
 
     def decode(self, line: bytes) -> bytes:
         return line
@@ -69,11 +80,10 @@ class _Replayed(ScriptedProcess):
 
 @define(eq=False)
 class _Track:
-    """One recorded process: what was started for it, and how far what it hears has been looked at."""
+    """One recorded process, and whether the host has started it."""
 
     process: _Replayed = field(factory=_Replayed)
     spawned: bool = False
-    looked_at: int = 0
 
 
 class Replay:
@@ -138,9 +148,8 @@ class Replay:
                 self._compare(entry, track)
             yield entry
         for (name, number), track in self._tracks.items():
-            for line in track.process.received[track.looked_at :]:
-                problem = f"the host said what was not recorded: {quote(line)}"
-                self.differences.append(Difference(name, number, problem, observed=line))
+            for line in (*track.process.unseen[False], *track.process.unseen[True]):
+                self._surplus(name, number, line)
         self.session.close()
         self.driver.advance(_END_MS)
 
@@ -164,7 +173,7 @@ class Replay:
 
     def _heard(self, entry: Entry, track: _Track) -> None:
         """Do what made the host say this, where that was somebody outside of it."""
-        if len(track.process.received) > track.looked_at or not isinstance(entry.frame, dict):
+        if not isinstance(entry.frame, dict) or self._matching(entry, track) is not None:
             return
         method, params = entry.frame.get("method"), entry.frame.get("params")
         params = params if isinstance(params, dict) else {}
@@ -228,38 +237,56 @@ class Replay:
         return [self._translated(member) for member in value] if isinstance(value, list) else value
 
     def _compare(self, entry: Entry, track: _Track) -> None:
-        if len(track.process.received) <= track.looked_at:
+        unseen = track.process.unseen[_of_the_bus(entry.frame)]
+        if not unseen:
             self.differences.append(Difference(entry.name, entry.number, "the host did not say it", entry=entry))
             return
-        line = track.process.received[track.looked_at]
-        track.looked_at += 1
         self.compared += 1
-        observed = _read(line)
-        found = self._difference(entry.frame if entry.is_frame else entry.text, observed, "$")
-        if found is not None:
-            path, problem = found
-            self.differences.append(Difference(entry.name, entry.number, problem, path, entry, line))
+        matching = self._matching(entry, track)
+        if matching is None:
+            fault = self._difference(_expected(entry), _read(unseen[0]), "$", {})
+            path, problem = fault or ("$", "differs")
+            self.differences.append(Difference(entry.name, entry.number, problem, path, entry, unseen.popleft()))
+            return
+        index, names = matching
+        self._names |= names
+        for _ in range(index):
+            self._surplus(entry.name, entry.number, unseen.popleft())
+        unseen.popleft()
 
-    def _difference(self, expected: Any, observed: Any, path: str) -> tuple[str, str] | None:
-        """The first place where they differ, and how; learns the ids of this session on the way."""
+    def _matching(self, entry: Entry, track: _Track) -> tuple[int, dict[str, str]] | None:
+        """Where the recorded frame is among those not looked at yet, and what it says of this session's ids."""
+        for index, line in enumerate(track.process.unseen[_of_the_bus(entry.frame)]):
+            names: dict[str, str] = {}
+            if self._difference(_expected(entry), _read(line), "$", names) is None:
+                return index, names
+        return None
+
+    def _surplus(self, name: str, number: int, line: bytes) -> None:
+        problem = f"the host said what was not recorded: {quote(line)}"
+        self.differences.append(Difference(name, number, problem, observed=line))
+
+    def _difference(self, expected: Any, observed: Any, path: str, names: dict[str, str]) -> tuple[str, str] | None:
+        """The first place where they differ, and how; ``names`` gets the ids of this session that were not known."""
         if isinstance(expected, str) and isinstance(observed, str):
-            if REDACTED in expected or self._names.get(expected, expected) == observed:
+            known = self._names.get(expected) or names.get(expected)
+            if REDACTED in expected or (known or expected) == observed:
                 return None
-            if _OPAQUE.fullmatch(expected) and _OPAQUE.fullmatch(observed) and expected not in self._names:
-                self._names[expected] = observed
+            if known is None and _OPAQUE.fullmatch(expected) and _OPAQUE.fullmatch(observed):
+                names[expected] = observed
                 return None
         elif isinstance(expected, dict) and isinstance(observed, dict):
             for key in sorted(expected.keys() | observed.keys()):
                 if key not in expected or key not in observed:
                     return f"{path}.{key}", "was recorded and is missing" if key in expected else "was not recorded"
                 if key not in _OF_THE_CLOCK:
-                    found = self._difference(expected[key], observed[key], f"{path}.{key}")
+                    found = self._difference(expected[key], observed[key], f"{path}.{key}", names)
                     if found is not None:
                         return found
             return None
         elif isinstance(expected, list) and isinstance(observed, list) and len(expected) == len(observed):
             members = zip(expected, observed, strict=True)
-            differences = (self._difference(*pair, f"{path}[{index}]") for index, pair in enumerate(members))
+            differences = (self._difference(*pair, f"{path}[{index}]", names) for index, pair in enumerate(members))
             return next((found for found in differences if found is not None), None)
         elif type(expected) is type(observed) and expected == observed:
             return None
@@ -275,6 +302,14 @@ _ACTS: Final[dict[str, Callable[[Replay, Entry, _Track], None]]] = {
     "output_closed": Replay._output_closed,
     "exited": Replay._exited,
 }
+
+
+def _expected(entry: Entry) -> Any:
+    return entry.frame if entry.is_frame else entry.text
+
+
+def _of_the_bus(frame: Any) -> bool:
+    return isinstance(frame, dict) and frame.get("method") in _BUS_MESSAGES
 
 
 def _read(line: bytes) -> Any:

@@ -1,0 +1,145 @@
+"""Recording real processes: what is in the file, what is not, and what happens when it cannot be written."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.adapters.aio import AsyncHost
+from broker.adapters.frame_log import FrameLog
+from broker.bus.trace import Declared
+from broker.clock import SystemClock
+from broker.errors import BrokerError, SetupError
+from broker.host.recording import Entry, read_recording
+from broker.testing.replay import Replay
+from broker.wire.odek.events.redaction import Redactor
+
+HELLO = Path(__file__).parents[2] / "docs/examples/hello"
+SECRET = "correct-horse-battery"
+
+
+def frame_log(path: Path) -> FrameLog:
+    return FrameLog(path, workspace=os.getcwd(), clock=SystemClock(), redactor=Redactor([SECRET]))
+
+
+def record_hello(log: FrameLog, arguments: Any) -> None:
+    async def run() -> None:
+        async with AsyncHost(tap=log) as host:
+            session = await host.open_session()
+            declared = asyncio.Event()
+            session.bus.add_trace(lambda record: declared.set() if isinstance(record, Declared) else None)
+            await session.start(HELLO)
+            await asyncio.wait_for(declared.wait(), 30)
+            await session.call("hello", "greet", arguments)
+
+    asyncio.run(run())
+    log.close()
+
+
+def entries_of(path: Path) -> tuple[Entry, ...]:
+    return read_recording(path.read_bytes(), path=str(path))[1]
+
+
+def test_every_frame_of_a_process_in_order_and_how_it_ended(tmp_path: Path) -> None:
+    log = frame_log(tmp_path / "r.jsonl")
+    record_hello(log, {"who": "Ada"})
+    entries = entries_of(tmp_path / "r.jsonl")
+    assert log.failure is None and log.entries == len(entries)
+    shown = [(one.kind, one.frame.get("method") if one.is_frame else None) for one in entries]
+    assert shown[:6] == [
+        ("start", None),
+        ("heard", "initialize"),
+        ("sent", None),
+        ("heard", "bus/lifecycle"),
+        ("sent", "bus/declare"),
+        ("heard", None),
+    ]
+    assert [kind for kind, _ in shown[-3:]] == ["input_closed", "output_closed", "exited"]
+    assert entries[-1].status == 0
+    assert sum(method == "tool/call" for _, method in shown) == 1
+    assert [one.at_ms for one in entries] == sorted(one.at_ms for one in entries)
+
+
+def test_secrets_are_nowhere_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    token = "ghp_" + "a1" * 18
+    record_hello(frame_log(path), {"who": f"x {SECRET}", "password": "hunter2", "deep": [{"api_key": "k"}, token]})
+    data = path.read_bytes()
+    assert SECRET.encode() not in data and token.encode() not in data and b"hunter2" not in data
+    (call,) = [one.frame for one in entries_of(path) if one.is_frame and one.frame.get("method") == "tool/call"]
+    assert call["params"]["arguments"] == {
+        "who": "x [REDACTED]",
+        "password": "[REDACTED]",
+        "deep": [{"api_key": "[REDACTED]"}, "[REDACTED]"],
+    }
+    assert Replay.read(path).run() == []
+
+
+def test_only_its_owner_reads_it_and_nothing_is_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    frame_log(path).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    before = path.read_bytes()
+    with pytest.raises(SetupError) as caught:
+        frame_log(path)
+    assert str(caught.value) == f"{path}: File exists"
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(SetupError):
+        frame_log(tmp_path / "link")
+    assert path.read_bytes() == before and not (tmp_path / "elsewhere").exists()
+
+
+def test_a_full_disk_ends_the_recording_and_not_the_session(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    log = frame_log(path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
+    try:
+        record_hello(log, {"who": "Ada"})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert log.failure == "File too large"
+    entries = entries_of(path)
+    assert len(entries) == log.entries > 0
+
+
+RUDE = b"""#!/usr/bin/env python3
+import os
+os.write(2, b"first\\nno \\xfflf")
+os.write(1, b"\\xff\\xfe{}\\n")
+os.write(1, b"A" * 5_000_000 + b"\\n")
+os.write(1, b"half a line")
+"""
+
+
+def test_bytes_that_are_no_frames_are_kept_as_what_they_are(tmp_path: Path) -> None:
+    extension = tmp_path / "rude"
+    extension.mkdir()
+    (extension / "main.py").write_bytes(RUDE)
+    (extension / "main.py").chmod(0o755)
+    (extension / "extension.toml").write_text(
+        'name = "rude"\nversion = "1.0.0"\napi_version = "0.3"\n[entrypoint]\ncommand = "main.py"\n'
+    )
+    log = frame_log(tmp_path / "r.jsonl")
+
+    async def run() -> None:
+        async with AsyncHost(tap=log) as host:
+            session = await host.open_session(tmp_path)
+            with pytest.raises(BrokerError):
+                await session.start(extension)
+
+    asyncio.run(run())
+    log.close()
+    entries = entries_of(tmp_path / "r.jsonl")
+    first = next(one for one in entries if one.kind == "sent")
+    assert (first.text, first.invalid, first.torn, first.is_frame) == ("\\xff\\xfe{}", True, False, False)
+    long = [one for one in entries if one.length is not None]
+    assert all(one.text is not None and len(one.text) == 4_194_304 for one in long)
+    (replayed,) = [one for one in entries if one.kind == "exited"]
+    assert replayed.number == 1

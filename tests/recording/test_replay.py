@@ -1,0 +1,206 @@
+"""Playing a recording again: the same frames, and every difference with its place."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.adapters.aio import AsyncHost
+from broker.adapters.frame_log import FrameLog
+from broker.bus.trace import Declared
+from broker.clock import SystemClock
+from broker.errors import BrokerError
+from broker.host import Exited, Health, HealthChanged, records
+from broker.testing.replay import Replay
+from broker.wire.odek.config import ServerConfig
+from broker.wire.odek.events.redaction import Redactor
+
+EXAMPLES = Path(__file__).parents[2] / "docs/examples"
+KIT_SERVER = Path(__file__).parents[1] / "mcp_kit/kit_server.py"
+
+CRASHES = """#!/usr/bin/env python3
+import json, sys
+def send(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}, sort_keys=True, separators=(",", ":")), flush=True)
+for line in sys.stdin:
+    message = json.loads(line)
+    method, params = message.get("method"), message.get("params")
+    if method == "initialize":
+        offer = params["contract"]
+        tools = [{"name": "crash", "description": "Ends it.", "parameters": {"type": "object"}}]
+        send(id=message["id"], result={"api_version": "0.3", "tools": tools, "contract": {
+            "schema": offer["schema"], "encoding": offer["encoding"], "limits": offer["limits"],
+            "capabilities": offer["required_capabilities"], "methods": offer["required_methods"]}})
+    elif method == "tool/call":
+        print("no way on", file=sys.stderr, flush=True)
+        sys.exit(7)
+    elif method == "shutdown":
+        send(id=message["id"], result={"terminal": "shutdown"})
+        break
+"""
+
+
+def record(path: Path, scene: Any) -> None:
+    """Record what ``scene(session)`` does over real processes."""
+
+    async def run() -> None:
+        log = FrameLog(path, workspace=os.getcwd(), clock=SystemClock(), redactor=Redactor())
+        async with AsyncHost(tap=log) as host:
+            await scene(await host.open_session())
+        log.close()
+        assert log.failure is None
+
+    asyncio.run(run())
+
+
+@pytest.fixture
+def hello(tmp_path: Path) -> Path:
+    async def scene(session: Any) -> None:
+        declared = asyncio.Event()
+        session.bus.add_trace(lambda record: declared.set() if isinstance(record, Declared) else None)
+        await session.start(EXAMPLES / "hello")
+        await asyncio.wait_for(declared.wait(), 30)
+        await session.call("hello", "greet", {"who": "Ada"})
+        await session.call("hello", "greet", {"who": "Bob"})
+
+    record(tmp_path / "hello.jsonl", scene)
+    return tmp_path / "hello.jsonl"
+
+
+def changed(path: Path, change: Any) -> Path:
+    """The recording with ``change`` made to each of its entries; one that becomes None is left out."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    kept = [lines[0], *(line for line in map(change, lines[1:]) if line is not None)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in kept))
+    return path
+
+
+def test_the_host_says_what_it_said(hello: Path) -> None:
+    replay = Replay.read(hello)
+    seen: list[Any] = []
+    replay.session.bus.add_trace(lambda record: seen.append(records.from_trace(record)))
+    assert replay.run() == []
+    assert replay.compared == sum('"heard"' in line for line in hello.read_text().splitlines())
+    events = [record for record in seen if record is not None and record["kind"] == "event"]
+    assert [event["payload"] for event in events] == [{"who": "Ada"}, {"who": "Bob"}]
+    assert replay.session.closed
+
+
+def test_time_is_that_of_the_recording(hello: Path) -> None:
+    replay = Replay.read(hello)
+    moments = [(entry.at_ms, replay.clock.monotonic_ms()) for entry in replay.play()]
+    assert all(at == now for at, now in moments)
+
+
+def test_an_extension_that_says_something_else_makes_the_host_differ(hello: Path) -> None:
+    def change(entry: dict[str, Any]) -> dict[str, Any]:
+        frame = entry.get("frame", {})
+        if entry["kind"] == "sent" and frame.get("method") == "bus/publish":
+            frame["params"]["payload"]["who"] = 7
+        return entry
+
+    first, second = Replay.read(changed(hello, change)).run()
+    assert (first.name, first.number, first.path) == ("hello", 1, "$.error")
+    assert first.problem == "was not recorded"
+    assert first.entry is not None and first.entry.kind == "heard"
+    assert second.path == "$.error"
+    assert first.observed is not None and json.loads(first.observed)["error"]["code"] == -32602
+    assert str(first) == "hello (generation 1) at $.error: was not recorded"
+
+
+def test_a_host_that_says_another_value_less_or_more(hello: Path) -> None:
+    state = {"answers": 0}
+
+    def change(entry: dict[str, Any]) -> dict[str, Any] | None:
+        frame = entry.get("frame", {})
+        if entry["kind"] == "heard" and "sequence" in str(frame):
+            state["answers"] += 1
+            if state["answers"] == 1:
+                frame["result"]["sequence"] = 5
+            else:
+                return None
+        return entry
+
+    value, more = Replay.read(changed(hello, change)).run()
+    assert (value.path, value.problem) == ("$.result.sequence", "recorded '5', observed '1'")
+    assert more.problem.startswith("the host said what was not recorded: '{")
+    assert more.entry is None and more.observed is not None
+
+
+def test_a_frame_the_host_never_says(hello: Path) -> None:
+    def change(entry: dict[str, Any]) -> dict[str, Any] | None:
+        sent = entry["kind"] == "sent" and entry.get("frame", {}).get("method") == "bus/declare"
+        return None if sent else entry
+
+    problems = [difference.problem for difference in Replay.read(changed(hello, change)).run()]
+    assert "the host did not say it" in problems
+
+
+def test_a_crash_and_the_generation_after_it(tmp_path: Path) -> None:
+    extension = tmp_path / "crashes"
+    extension.mkdir()
+    (extension / "main.py").write_text(CRASHES)
+    (extension / "main.py").chmod(0o755)
+    (extension / "extension.toml").write_text(
+        'name = "crashes"\nversion = "1.0.0"\napi_version = "0.3"\n[entrypoint]\ncommand = "main.py"\n'
+        '[contributes]\ntools = ["crash"]\n'
+    )
+
+    async def scene(session: Any) -> None:
+        again = asyncio.Event()
+
+        def observe(notice: Any) -> None:
+            if isinstance(notice, HealthChanged) and notice.health is Health.READY:
+                again.set()
+
+        await session.start(extension)
+        session.add_observer(observe)
+        with pytest.raises(BrokerError, match="exited with status 7"):
+            await session.call("crashes", "crash")
+        await asyncio.wait_for(again.wait(), 30)
+
+    record(tmp_path / "r.jsonl", scene)
+    replay = Replay.read(tmp_path / "r.jsonl")
+    notices: list[Any] = []
+    replay.session.add_observer(notices.append)
+    assert replay.run() == []
+    exits = [(notice.generation, notice.status) for notice in notices if isinstance(notice, Exited)]
+    assert exits == [(1, 7), (2, 0)]
+    assert [diagnostic.text for diagnostic in replay.session.diagnostics] == ["no way on"]
+
+
+def test_an_mcp_server(tmp_path: Path) -> None:
+    async def scene(session: Any) -> None:
+        config = ServerConfig(
+            name="kit",
+            source="operator",
+            command=sys.executable,
+            args=(str(KIT_SERVER),),
+            env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        await session.start_server(config)
+        output = await session.call_server("kit", "add", {"a": 2})
+        assert output.text == "3"
+
+    record(tmp_path / "r.jsonl", scene)
+    assert str(KIT_SERVER) not in (tmp_path / "r.jsonl").read_text()
+    replay = Replay.read(tmp_path / "r.jsonl")
+    assert replay.run() == []
+    assert replay.compared >= 4
+
+
+@pytest.mark.parametrize("version", ["outline", "tidy", "tasks"])
+def test_every_wire_is_played_again(tmp_path: Path, version: str) -> None:
+    async def scene(session: Any) -> None:
+        await session.start(EXAMPLES / "versions" / version)
+
+    record(tmp_path / "r.jsonl", scene)
+    replay = Replay.read(tmp_path / "r.jsonl")
+    assert replay.run() == []
+    assert replay.compared >= 2
