@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from broker.inspector.form import Form, FormField
-from broker.inspector.inspection import Entry, ExtensionRow, Inspection, SubscriberRow, Tool
+from broker.inspector.inspection import ExtensionRow, InspectedRecord, Inspection, SubscriberRow, Tool
 from broker.inspector.search import Search
 
-__all__ = ["Entry", "ExtensionRow", "Form", "FormField", "Inspection", "Search", "SubscriberRow", "Tool"]
+__all__ = ["ExtensionRow", "Form", "FormField", "InspectedRecord", "Inspection", "Search", "SubscriberRow", "Tool"]

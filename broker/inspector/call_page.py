@@ -15,7 +15,7 @@ from textual.widgets import Button, Input, Label, OptionList, Select, TextArea
 from broker.errors import BrokerError
 from broker.inspector.event_page import EntryList
 from broker.inspector.form import Form, FormField, read_json
-from broker.inspector.inspection import Entry, Inspection, Tool
+from broker.inspector.inspection import InspectedRecord, Inspection, Tool
 from broker.inspector.tables import clock_time
 
 CallTool: TypeAlias = Callable[[str, str, Any], Awaitable[dict[str, Any]]]
@@ -141,7 +141,7 @@ def _entry(number: int, field: FormField) -> Widget:
     return Select(options, prompt="left out", id=name)
 
 
-def _cells(entry: Entry) -> tuple[str | Text, ...]:
+def _cells(entry: InspectedRecord) -> tuple[str | Text, ...]:
     record = entry.record
     text = entry.line()
     return clock_time(entry.unix_ms), entry.who, str(record["tool"]), "yes" if record["ok"] else "no", text

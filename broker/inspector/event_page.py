@@ -11,7 +11,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import DataTable, Input, Label, Static
 
 from broker.errors import UsageError
-from broker.inspector.inspection import Entry, Inspection
+from broker.inspector.inspection import InspectedRecord, Inspection
 from broker.inspector.search import Search
 from broker.inspector.tables import KeyedTable, clock_time
 from broker.limits import MAX_INSPECTED_RECORDS
@@ -22,10 +22,12 @@ _STYLES = {"refused": "red", "diagnostic": "yellow", "exited": "red", "call": "c
 class EntryList(Horizontal):
     """A table of entries beside the chosen one in full. It follows the newest until a person moves up."""
 
-    def __init__(self, title: str, *columns: str, cells: Callable[[Entry], Sequence[str | Text]], name: str) -> None:
+    def __init__(
+        self, title: str, *columns: str, cells: Callable[[InspectedRecord], Sequence[str | Text]], name: str
+    ) -> None:
         super().__init__()
         self._cells = cells
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, InspectedRecord] = {}
         self.table: KeyedTable = KeyedTable(*columns, title=title, id=f"{name}-list")
         self.detail: Static = Static("", markup=False, id=f"{name}-detail")
 
@@ -42,7 +44,7 @@ class EntryList(Horizontal):
         self.table.clear()
         self.detail.update("")
 
-    def add(self, entries: Sequence[Entry]) -> None:
+    def add(self, entries: Sequence[InspectedRecord]) -> None:
         """Add entries, newest last; the oldest of more than 2000 are forgotten."""
         if not entries:
             return
@@ -144,15 +146,15 @@ class RefusalPage(Vertical):
             self.list.add(new)
 
 
-def _text(content: str | Text, entry: Entry) -> Text:
+def _text(content: str | Text, entry: InspectedRecord) -> Text:
     return content if isinstance(content, Text) else Text(content, style=_STYLES.get(entry.kind, ""), no_wrap=True)
 
 
-def _event_cells(entry: Entry) -> tuple[str | Text, ...]:
+def _event_cells(entry: InspectedRecord) -> tuple[str | Text, ...]:
     return clock_time(entry.unix_ms), entry.kind, entry.who, entry.line()
 
 
-def _refusal_cells(entry: Entry) -> tuple[str | Text, ...]:
+def _refusal_cells(entry: InspectedRecord) -> tuple[str | Text, ...]:
     record = entry.record
     shown = [record.get(key) for key in ("operation", "topic", "subscriber", "limit", "observed", "maximum")]
     return clock_time(entry.unix_ms), entry.who, *("" if value is None else str(value) for value in shown)

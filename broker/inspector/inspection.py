@@ -29,7 +29,7 @@ from broker.wire.quoting import escape
 
 
 @frozen
-class Entry:
+class InspectedRecord:
     """One record and when it came: ``number`` counts from 1, ``unix_ms`` is the session's clock."""
 
     number: int
@@ -114,16 +114,16 @@ class Inspection:
 
     def __init__(self, session: Session) -> None:
         self.session: Session = session
-        self.entries: deque[Entry] = deque(maxlen=MAX_INSPECTED_RECORDS)
-        self.refusals: deque[Entry] = deque(maxlen=MAX_INSPECTED_RECORDS)
-        self.calls: deque[Entry] = deque(maxlen=MAX_INSPECTED_RECORDS)
+        self.entries: deque[InspectedRecord] = deque(maxlen=MAX_INSPECTED_RECORDS)
+        self.refusals: deque[InspectedRecord] = deque(maxlen=MAX_INSPECTED_RECORDS)
+        self.calls: deque[InspectedRecord] = deque(maxlen=MAX_INSPECTED_RECORDS)
         self.revision: int = 0
         self._stderr: dict[str, deque[str]] = {}
 
-    def note(self, record: dict[str, Any]) -> Entry:
+    def note(self, record: dict[str, Any]) -> InspectedRecord:
         """Keep one more record; gives it back with its number and time."""
         self.revision += 1
-        entry = Entry(self.revision, self.session.clock.unix_ms(), record)
+        entry = InspectedRecord(self.revision, self.session.clock.unix_ms(), record)
         self.entries.append(entry)
         if entry.kind == "refused":
             self.refusals.append(entry)
@@ -134,7 +134,7 @@ class Inspection:
             lines.append(f"[{record.get('generation', '-')}] {record['reason']}")
         return entry
 
-    def matching(self, search: Search) -> Iterator[Entry]:
+    def matching(self, search: Search) -> Iterator[InspectedRecord]:
         """The kept records that ``search`` finds, oldest first."""
         return (entry for entry in self.entries if search.finds(entry))
 

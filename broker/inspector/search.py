@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from broker.errors import UsageError
 
 if TYPE_CHECKING:
-    from broker.inspector.inspection import Entry
+    from broker.inspector.inspection import InspectedRecord
 
 KEYS: Final = ("kind", "who", "topic")
 
@@ -31,17 +31,17 @@ class Search:
 
     def __init__(self, text: str = "") -> None:
         self.text: str = text
-        self._tests: list[tuple[Callable[[Entry], bool], bool]] = []
+        self._tests: list[tuple[Callable[[InspectedRecord], bool], bool]] = []
         for word in text.split():
             wanted = not (word.startswith("-") and len(word) > 1)
             self._tests.append((_test(word if wanted else word[1:]), wanted))
 
-    def finds(self, entry: Entry) -> bool:
+    def finds(self, entry: InspectedRecord) -> bool:
         """Whether every word is met by ``entry``."""
         return all(test(entry) is wanted for test, wanted in self._tests)
 
 
-def _test(word: str) -> Callable[[Entry], bool]:
+def _test(word: str) -> Callable[[InspectedRecord], bool]:
     keyed = _KEYED.fullmatch(word)
     if keyed is None or (keyed[1] not in KEYS and not keyed[2]):
         folded = word.casefold()
@@ -55,5 +55,5 @@ def _test(word: str) -> Callable[[Entry], bool]:
     return lambda entry: matches(str(getattr(entry, key))) is not None
 
 
-def _text(entry: Entry) -> str:
+def _text(entry: InspectedRecord) -> str:
     return f"{entry.line()} {json.dumps(entry.record, ensure_ascii=False)}".casefold()

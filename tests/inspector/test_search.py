@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.errors import UsageError
-from broker.inspector import Entry, Search
+from broker.inspector import InspectedRecord, Search
 
 EVENT = {
     "kind": "event",
@@ -20,7 +20,7 @@ STDERR = {"kind": "diagnostic", "extension": "noisy", "generation": 2, "source":
 
 
 def found(text: str, *records: dict[str, Any]) -> list[str]:
-    entries = [Entry(number, 0, record) for number, record in enumerate(records or (EVENT, STDERR), 1)]
+    entries = [InspectedRecord(number, 0, record) for number, record in enumerate(records or (EVENT, STDERR), 1)]
     search = Search(text)
     return [entry.kind for entry in entries if search.finds(entry)]
 

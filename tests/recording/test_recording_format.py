@@ -104,8 +104,10 @@ def entry(**members: Any) -> dict[str, Any]:
                     kind="start", manifest={"name": 1, "api_version": "0.3", "path": "", "entrypoint": {"command": "x"}}
                 ),
             ],
-            ("r: line 2: invalid value for type, expected str @ manifest.name; "
-            "required field missing @ manifest.version"),
+            (
+                "r: line 2: invalid value for type, expected str @ manifest.name; "
+                "required field missing @ manifest.version"
+            ),
         ),
     ],
 )
