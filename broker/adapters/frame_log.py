@@ -14,7 +14,7 @@ from attrs import define, field
 from broker.clock import Clock
 from broker.errors import SetupError
 from broker.host import ProcessLink
-from broker.host.recording import Entry, Header, Kind, said, started
+from broker.host.recording import Header, Kind, RecordedEntry, said, started
 from broker.limits import MAX_RECORDED_LINE_BYTES, MAX_RECORDING_BYTES
 from broker.wire.odek.events.redaction import Redactor
 
@@ -104,7 +104,7 @@ class FrameLog:
         """The process is gone."""
         for kind in ("heard", "sent", "stderr"):
             self._end(link, kind)
-        self._note(Entry(at_ms=self._now(), kind="exited", name=link.name, number=link.number, status=status))
+        self._note(RecordedEntry(at_ms=self._now(), kind="exited", name=link.name, number=link.number, status=status))
 
     # -- the file ------------------------------------------------------------------------------------------------------
 
@@ -131,10 +131,10 @@ class FrameLog:
     def _say(self, link: ProcessLink, kind: Kind, line: bytes, length: int, *, torn: bool = False) -> None:
         self._note(said(self._now(), kind, link, line, self._redactor, length=length, torn=torn))
 
-    def _entry(self, link: ProcessLink, kind: Kind) -> Entry:
-        return Entry(at_ms=self._now(), kind=kind, name=link.name, number=link.number)
+    def _entry(self, link: ProcessLink, kind: Kind) -> RecordedEntry:
+        return RecordedEntry(at_ms=self._now(), kind=kind, name=link.name, number=link.number)
 
-    def _note(self, entry: Entry) -> None:
+    def _note(self, entry: RecordedEntry) -> None:
         if self.failure is None and self._write(entry.line()):
             self.entries += 1
 

@@ -68,7 +68,7 @@ class Header:
 
 
 @frozen(kw_only=True)
-class Entry:
+class RecordedEntry:
     """One thing that happened to process ``number`` of ``name``, ``at_ms`` after the recording began.
 
     ``frame`` is a frame as JSON, or ``text`` what cannot be one, without LF. ``length`` is how many bytes a line had
@@ -108,25 +108,27 @@ class Entry:
         return _line(shown)
 
 
-def started(at_ms: int, link: ProcessLink) -> Entry:
+def started(at_ms: int, link: ProcessLink) -> RecordedEntry:
     """The entry of a process that runs now."""
     manifest = server = None
     if isinstance(link, ExtensionProcess):
         manifest = evolve(link.manifest, entrypoint=Entrypoint(link.manifest.entrypoint.command))
     elif isinstance(link, McpServer):
         server = evolve(link.config, args=(), env={})
-    return Entry(at_ms=at_ms, kind="start", name=link.name, number=link.number, manifest=manifest, server=server)
+    return RecordedEntry(
+        at_ms=at_ms, kind="start", name=link.name, number=link.number, manifest=manifest, server=server
+    )
 
 
 def said(
     at_ms: int, kind: Kind, link: ProcessLink, line: bytes, redactor: Redactor, *, length: int, torn: bool = False
-) -> Entry:
+) -> RecordedEntry:
     """The entry of one line without LF: as JSON where that gives the same bytes, or the same meaning, back.
 
     ``line`` is at least its first 4194304 bytes, ``length`` how many there were.
     """
     strict = isinstance(link, ExtensionProcess) and link.manifest.api_version == "0.3"
-    entry = Entry(at_ms=at_ms, kind=kind, name=link.name, number=link.number, torn=torn)
+    entry = RecordedEntry(at_ms=at_ms, kind=kind, name=link.name, number=link.number, torn=torn)
     cut = length > MAX_RECORDED_LINE_BYTES
     if kind != "stderr" and not cut:
         try:
@@ -144,7 +146,7 @@ def said(
     return evolve(entry, text=text, length=length if cut else None, invalid=invalid)
 
 
-def read_recording(data: bytes, *, path: str) -> tuple[Header, tuple[Entry, ...]]:
+def read_recording(data: bytes, *, path: str) -> tuple[Header, tuple[RecordedEntry, ...]]:
     """The header and the entries of a file; a last line without its LF was torn, and is left out.
 
     Raises :class:`~broker.errors.SetupError` that names the first wrong line and what is wrong with it.
@@ -161,7 +163,7 @@ def read_recording(data: bytes, *, path: str) -> tuple[Header, tuple[Entry, ...]
     return Header(header["recorded_at_ms"], header["workspace"]), entries
 
 
-def _entry(shown: Mapping[str, Any], path: str, number: int) -> Entry:
+def _entry(shown: Mapping[str, Any], path: str, number: int) -> RecordedEntry:
     def wrong(what: str) -> SetupError:
         return SetupError(f"{path}: line {number}: {what}", path=path)
 
@@ -195,7 +197,7 @@ def _entry(shown: Mapping[str, Any], path: str, number: int) -> Entry:
             raise wrong(faults) from error
         if (manifest is None) == (server is None):
             raise wrong("a start has a manifest or a server")
-    return Entry(
+    return RecordedEntry(
         at_ms=at_ms,
         kind=kind,
         name=name,

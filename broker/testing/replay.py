@@ -23,7 +23,7 @@ from broker.errors import BrokerError, SetupError
 from broker.host import Host, HostServices, Outcome, ProcessLink, Session
 from broker.host.extension import Call
 from broker.host.mcp_call import McpCall
-from broker.host.recording import Entry, Header, read_recording
+from broker.host.recording import Header, RecordedEntry, read_recording
 from broker.limits import MAX_RECORDING_BYTES
 from broker.testing.clock import ManualClock
 from broker.testing.memory import MemoryDriver
@@ -50,7 +50,7 @@ class Difference:
     number: int
     problem: str
     path: str | None = None
-    entry: Entry | None = None
+    entry: RecordedEntry | None = None
     observed: bytes | None = None
 
     def __str__(self) -> str:
@@ -93,9 +93,11 @@ class Replay:
     observers before playing. ``differences`` grows while it is played.
     """
 
-    def __init__(self, header: Header, entries: tuple[Entry, ...], *, services: HostServices | None = None) -> None:
+    def __init__(
+        self, header: Header, entries: tuple[RecordedEntry, ...], *, services: HostServices | None = None
+    ) -> None:
         self.header: Header = header
-        self.entries: tuple[Entry, ...] = entries
+        self.entries: tuple[RecordedEntry, ...] = entries
         self.clock: ManualClock = ManualClock(unix_ms=header.recorded_at_ms)
         self.differences: list[Difference] = []
         self.compared: int = 0
@@ -136,7 +138,7 @@ class Replay:
             pass
         return self.differences
 
-    def play(self) -> Iterator[Entry]:
+    def play(self) -> Iterator[RecordedEntry]:
         """Play entry by entry, each given after it was played; the session is closed at the end."""
         for entry in self.entries:
             if (left := entry.at_ms - self.clock.monotonic_ms()) > 0:
@@ -155,7 +157,7 @@ class Replay:
 
     # -- what each kind of entry does ----------------------------------------------------------------------------------
 
-    def _start(self, entry: Entry, track: _Track) -> None:
+    def _start(self, entry: RecordedEntry, track: _Track) -> None:
         if track.spawned:
             return
         try:
@@ -171,7 +173,7 @@ class Replay:
                 Difference(entry.name, entry.number, "the host did not start what it had started", entry=entry)
             )
 
-    def _heard(self, entry: Entry, track: _Track) -> None:
+    def _heard(self, entry: RecordedEntry, track: _Track) -> None:
         """Do what made the host say this, where that was somebody outside of it."""
         if not isinstance(entry.frame, dict) or self._matching(entry, track) is not None:
             return
@@ -192,21 +194,21 @@ class Replay:
         except (BrokerError, KeyError) as error:
             self.differences.append(Difference(entry.name, entry.number, f"not repeated: {error}", entry=entry))
 
-    def _sent(self, entry: Entry, track: _Track) -> None:
+    def _sent(self, entry: RecordedEntry, track: _Track) -> None:
         track.process.send_bytes(self._bytes(entry))
 
-    def _stderr(self, entry: Entry, track: _Track) -> None:
+    def _stderr(self, entry: RecordedEntry, track: _Track) -> None:
         track.process.send_stderr(self._bytes(entry))
 
-    def _input_closed(self, entry: Entry, track: _Track) -> None:
+    def _input_closed(self, entry: RecordedEntry, track: _Track) -> None:
         server = self.session.servers.get(entry.name)
         if server is not None and not track.process.stdin_closed:
             server.stop()
 
-    def _output_closed(self, entry: Entry, track: _Track) -> None:
+    def _output_closed(self, entry: RecordedEntry, track: _Track) -> None:
         track.process.close_stdout()
 
-    def _exited(self, entry: Entry, track: _Track) -> None:
+    def _exited(self, entry: RecordedEntry, track: _Track) -> None:
         track.process.exit(0 if entry.status is None else entry.status)
 
     # -- frames --------------------------------------------------------------------------------------------------------
@@ -218,7 +220,7 @@ class Replay:
         track.spawned = True
         return track.process
 
-    def _bytes(self, entry: Entry) -> bytes:
+    def _bytes(self, entry: RecordedEntry) -> bytes:
         end = b"" if entry.torn else b"\n"
         if entry.is_frame:
             frame = self._translated(entry.frame)
@@ -236,7 +238,7 @@ class Replay:
             return {key: self._translated(member) for key, member in value.items()}
         return [self._translated(member) for member in value] if isinstance(value, list) else value
 
-    def _compare(self, entry: Entry, track: _Track) -> None:
+    def _compare(self, entry: RecordedEntry, track: _Track) -> None:
         unseen = track.process.unseen[_of_the_bus(entry.frame)]
         if not unseen:
             self.differences.append(Difference(entry.name, entry.number, "the host did not say it", entry=entry))
@@ -254,7 +256,7 @@ class Replay:
             self._surplus(entry.name, entry.number, unseen.popleft())
         unseen.popleft()
 
-    def _matching(self, entry: Entry, track: _Track) -> tuple[int, dict[str, str]] | None:
+    def _matching(self, entry: RecordedEntry, track: _Track) -> tuple[int, dict[str, str]] | None:
         """Where the recorded frame is among those not looked at yet, and what it says of this session's ids."""
         for index, line in enumerate(track.process.unseen[_of_the_bus(entry.frame)]):
             names: dict[str, str] = {}
@@ -293,7 +295,7 @@ class Replay:
         return path, f"recorded {quote(json.dumps(expected))}, observed {quote(json.dumps(observed))}"
 
 
-_ACTS: Final[dict[str, Callable[[Replay, Entry, _Track], None]]] = {
+_ACTS: Final[dict[str, Callable[[Replay, RecordedEntry, _Track], None]]] = {
     "start": Replay._start,
     "heard": Replay._heard,
     "sent": Replay._sent,
@@ -304,7 +306,7 @@ _ACTS: Final[dict[str, Callable[[Replay, Entry, _Track], None]]] = {
 }
 
 
-def _expected(entry: Entry) -> Any:
+def _expected(entry: RecordedEntry) -> Any:
     return entry.frame if entry.is_frame else entry.text
 
 

@@ -16,7 +16,7 @@ from broker.adapters.frame_log import FrameLog
 from broker.bus.trace import Declared
 from broker.clock import SystemClock
 from broker.errors import BrokerError, SetupError
-from broker.host.recording import Entry, read_recording
+from broker.host.recording import RecordedEntry, read_recording
 from broker.testing.replay import Replay
 from broker.wire.odek.events.redaction import Redactor
 
@@ -42,7 +42,7 @@ def record_hello(log: FrameLog, arguments: Any) -> None:
     log.close()
 
 
-def entries_of(path: Path) -> tuple[Entry, ...]:
+def entries_of(path: Path) -> tuple[RecordedEntry, ...]:
     return read_recording(path.read_bytes(), path=str(path))[1]
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.errors import SetupError
-from broker.host.recording import Entry, Header, read_recording
+from broker.host.recording import Header, RecordedEntry, read_recording
 from broker.wire.octet.manifest import parse_manifest
 from broker.wire.odek.config import ServerConfig
 
@@ -38,7 +38,7 @@ MANIFEST = parse_manifest(
 SERVER = ServerConfig(name="files", source="operator", command="files-server", artifact_roots=("/tmp",))
 
 
-def recording(*entries: Entry) -> bytes:
+def recording(*entries: RecordedEntry) -> bytes:
     return HEADER.line() + b"".join(entry.line() for entry in entries)
 
 
@@ -46,11 +46,13 @@ def test_the_lines_of_a_recording() -> None:
     assert HEADER.line() == (
         b'{"schema":"broker-recording/v1","recorded_at_ms":1700000000000,"workspace":"/workspace"}\n'
     )
-    heard = Entry(at_ms=7, kind="heard", name="greeter", number=1, frame={"id": 1, "text": "\u2028\x1b"})
+    heard = RecordedEntry(at_ms=7, kind="heard", name="greeter", number=1, frame={"id": 1, "text": "\u2028\x1b"})
     assert heard.line() == (
         b'{"at_ms":7,"kind":"heard","name":"greeter","number":1,"frame":{"id":1,"text":"\\u2028\\u001b"}}\n'
     )
-    junk = Entry(at_ms=8, kind="sent", name="greeter", number=1, text="\\xffx", length=99, invalid=True, torn=True)
+    junk = RecordedEntry(
+        at_ms=8, kind="sent", name="greeter", number=1, text="\\xffx", length=99, invalid=True, torn=True
+    )
     assert junk.line() == (
         b'{"at_ms":8,"kind":"sent","name":"greeter","number":1,"text":"\\\\xffx","length":99,"invalid":true,"torn":true}\n'
     )
@@ -58,18 +60,18 @@ def test_the_lines_of_a_recording() -> None:
 
 def test_what_is_written_is_read_back() -> None:
     entries = (
-        Entry(at_ms=0, kind="start", name="greeter", number=1, manifest=MANIFEST),
-        Entry(at_ms=1, kind="start", name="files", number=2, server=SERVER),
-        Entry(at_ms=2, kind="sent", name="files", number=2, frame=None),
-        Entry(at_ms=3, kind="stderr", name="files", number=2, text="going down"),
-        Entry(at_ms=3, kind="exited", name="files", number=2, status=-9),
+        RecordedEntry(at_ms=0, kind="start", name="greeter", number=1, manifest=MANIFEST),
+        RecordedEntry(at_ms=1, kind="start", name="files", number=2, server=SERVER),
+        RecordedEntry(at_ms=2, kind="sent", name="files", number=2, frame=None),
+        RecordedEntry(at_ms=3, kind="stderr", name="files", number=2, text="going down"),
+        RecordedEntry(at_ms=3, kind="exited", name="files", number=2, status=-9),
     )
     assert read_recording(recording(*entries), path="r") == (HEADER, entries)
     assert entries[2].is_frame and not entries[3].is_frame
 
 
 def test_a_torn_last_line_is_left_out() -> None:
-    entry = Entry(at_ms=0, kind="input_closed", name="a", number=1)
+    entry = RecordedEntry(at_ms=0, kind="input_closed", name="a", number=1)
     assert read_recording(recording(entry) + entry.line()[:-1], path="r") == (HEADER, (entry,))
 
 
