@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
@@ -14,13 +14,15 @@ from broker.inspector.inspection import Inspection
 from broker.inspector.overview import Overview
 from broker.inspector.stderr_page import StderrPage
 
-_REFRESH_SECONDS = 0.1
+_REFRESH_SECONDS = 0.25
+_Page: TypeAlias = Overview | EventPage | RefusalPage | StderrPage | CallPage
+
 _PAGES = ("overview", "records", "refusals", "stderr", "calls")
 _MAIN = dict(zip(_PAGES, ("#subscribers", "#event-list", "#refusal-list", "#stderr-names", "#tools"), strict=True))
 
 
 class InspectorApp(App[None]):
-    """Draws ``inspection``, ten times a second while something changes; ``call`` makes a tool call for its last page.
+    """Draws ``inspection``, four times a second while something changes; ``call`` makes a tool call for its last page.
 
     It changes nothing in the session but by that call. ``q`` or Ctrl-C ends it.
     """
@@ -46,13 +48,16 @@ class InspectorApp(App[None]):
         self.stderr_page: StderrPage = StderrPage(inspection)
         self.calls: CallPage = CallPage(inspection, call)
         self.status: Static = Static("", markup=False, id="status")
+        self.tabs: TabbedContent = TabbedContent(initial=_PAGES[0], id="pages")
+        self._line = ""
+        pages = (self.overview, self.events, self.refusals, self.stderr_page, self.calls)
+        self._pages: dict[str, _Page] = dict(zip(_PAGES, pages, strict=True))
 
     def compose(self) -> ComposeResult:
         """The status line, the pages, the keys."""
         yield self.status
-        pages = (self.overview, self.events, self.refusals, self.stderr_page, self.calls)
-        with TabbedContent(initial=_PAGES[0], id="pages"):
-            for name, page in zip(_PAGES, pages, strict=True):
+        with self.tabs:
+            for name, page in self._pages.items():
                 with TabPane(name, id=name):
                     yield page
         yield Footer()
@@ -63,16 +68,18 @@ class InspectorApp(App[None]):
         self.set_interval(_REFRESH_SECONDS, self.show)
 
     def show(self) -> None:
-        """Draw how it stands: the status line and every page."""
+        """Draw how it stands: the status line, and the page that is looked at."""
         session, bus = self._inspection.session, self._inspection.statistics()
         paused = " | paused" if self.events.paused else ""
-        self.status.update(
+        line = (
             f"session {session.session_id[:8]} | {len(session.extensions) + len(session.servers)} extensions | "
             f"binding {bus.binding_revision} | {len(bus.topics)} topics | {bus.published} published | "
             f"{bus.refused} refused | {bus.retired} retired{paused}"
         )
-        for page in (self.overview, self.events, self.refusals, self.stderr_page, self.calls):
-            page.show()
+        if line != self._line:
+            self._line = line
+            self.status.update(line)
+        self._pages[self.tabs.active].show()
 
     def action_page(self, name: str) -> None:
         """Turn to a page, and give it the keys."""
@@ -81,7 +88,8 @@ class InspectorApp(App[None]):
     def _turn_to(self, page: str, selector: str) -> None:
         # What has the focus would otherwise call the page it is on back.
         self.set_focus(None)
-        self.query_one("#pages", TabbedContent).active = page
+        self.tabs.active = page
+        self._pages[page].show()
         self.call_after_refresh(self.query_one(selector).focus)
 
     def action_search(self) -> None:
@@ -90,7 +98,7 @@ class InspectorApp(App[None]):
 
     def action_leave(self) -> None:
         """Leave a line of text, so that keys are commands again."""
-        page = self.query_one("#pages", TabbedContent).active
+        page = self.tabs.active
         self.query_one(_MAIN[page]).focus()
 
     def action_pause(self) -> None:

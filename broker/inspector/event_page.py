@@ -16,6 +16,7 @@ from broker.inspector.search import Search
 from broker.inspector.tables import KeyedTable, clock_time
 from broker.limits import MAX_INSPECTED_RECORDS
 
+_SURPLUS = MAX_INSPECTED_RECORDS // 4
 _STYLES = {"refused": "red", "diagnostic": "yellow", "exited": "red", "call": "cyan", "event": ""}
 
 
@@ -45,7 +46,7 @@ class EntryList(Horizontal):
         self.detail.update("")
 
     def add(self, entries: Sequence[InspectedRecord]) -> None:
-        """Add entries, newest last; the oldest of more than 2000 are forgotten."""
+        """Add entries, newest last; of more than 2500 only the newest 2000 stay."""
         if not entries:
             return
         table = self.table
@@ -54,10 +55,14 @@ class EntryList(Horizontal):
             key = str(entry.number)
             self._entries[key] = entry
             table.add_row(*(_text(content, entry) for content in self._cells(entry)), key=key)
-        while table.row_count > MAX_INSPECTED_RECORDS:
-            oldest = next(iter(self._entries))
-            del self._entries[oldest]
-            table.remove_row(oldest)
+        if table.row_count > MAX_INSPECTED_RECORDS + _SURPLUS:
+            # Taking rows out one by one costs the length of the table each time.
+            selected = list(self._entries)[table.cursor_row]
+            kept = list(self._entries.values())[-MAX_INSPECTED_RECORDS:]
+            self.clear()
+            self.add(kept)
+            if selected in self._entries and not following:
+                table.move_cursor(row=table.get_row_index(selected), animate=False)
         if following:
             table.move_cursor(row=table.row_count - 1, animate=False)
 
@@ -91,13 +96,13 @@ class EventPage(Vertical):
 
     def show(self) -> None:
         """Add what is new."""
+        if not self.paused and self._shown != self._inspection.revision:
+            after, self._shown = self._shown, self._inspection.revision
+            self.list.add(self._inspection.matching(self._search, after=after))
         title = "records, paused" if self.paused else "records"
-        self.list.table.border_title = f"{title} ({self.list.table.row_count} of {len(self._inspection.entries)})"
-        if self.paused:
-            return
-        new = [entry for entry in self._inspection.matching(self._search) if entry.number > self._shown]
-        self._shown = self._inspection.revision
-        self.list.add(new)
+        title = f"{title} ({self.list.table.row_count} of {len(self._inspection.entries)})"
+        if title != self.list.table.border_title:
+            self.list.table.border_title = title
 
     @on(Input.Changed, "#search")
     def search(self, event: Input.Changed) -> None:
@@ -110,7 +115,7 @@ class EventPage(Vertical):
         self.problem.update("")
         self.list.clear()
         self._shown = self._inspection.revision
-        self.list.add(list(self._inspection.matching(self._search)))
+        self.list.add(self._inspection.matching(self._search))
 
 
 class RefusalPage(Vertical):

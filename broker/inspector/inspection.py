@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator
+from itertools import takewhile
 from typing import Any
 
 from attrs import frozen
@@ -134,9 +134,10 @@ class Inspection:
             lines.append(f"[{record.get('generation', '-')}] {record['reason']}")
         return entry
 
-    def matching(self, search: Search) -> Iterator[InspectedRecord]:
-        """The kept records that ``search`` finds, oldest first."""
-        return (entry for entry in self.entries if search.finds(entry))
+    def matching(self, search: Search, *, after: int = 0) -> list[InspectedRecord]:
+        """The kept records with a number above ``after`` that ``search`` finds, oldest first."""
+        newer = takewhile(lambda entry: entry.number > after, reversed(self.entries))
+        return [entry for entry in newer if search.finds(entry)][::-1]
 
     def stderr(self, name: str) -> tuple[str, ...]:
         """The newest lines ``name`` wrote to stderr, each with its generation."""

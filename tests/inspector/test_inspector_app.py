@@ -134,6 +134,28 @@ def test_the_list_follows_the_newest_until_a_person_moves_up(world: World) -> No
     play(world, scene)
 
 
+def test_a_long_list_forgets_its_oldest_and_keeps_the_chosen_one(world: World) -> None:
+    def note(count: int) -> None:
+        for n in range(count):
+            world.inspection.note({"kind": "diagnostic", "extension": "x", "source": "host", "reason": f"{n}"})
+
+    async def scene(app: InspectorApp, pilot: Pilot[None]) -> None:
+        await pilot.press("2")
+        table = app.query_one("#event-list", KeyedTable)
+        await until(pilot, lambda: app.focused is table)
+        note(2000)
+        app.show()
+        assert table.cursor_row == table.row_count - 1
+        table.move_cursor(row=1500)
+        chosen = table.get_row_at(1500)
+        note(900)
+        app.show()
+        assert table.row_count == 2000
+        assert table.get_row_at(table.cursor_row) == chosen
+
+    play(world, scene)
+
+
 def test_refusals_name_who_had_no_room(world: World) -> None:
     bus = world.session.bus
     noisy, slow = bus.attach("noisy"), bus.attach("slow")
