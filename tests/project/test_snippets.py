@@ -18,12 +18,11 @@ PAGES = [ROOT / "README.rst", *sorted((ROOT / "docs").glob("*.rst"))]
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
-# A first word of a command that needs a network, a terminal, or files a reader would have made before.
+# Words of commands that are not run here, and why.
 ELSEWHERE = {
-    "pip": "installing is what the README's commands do, which are run as they are",
-    "python3": "the same",
-    "tox": "the tests themselves",
-    "broker run --inspect": "needs a terminal; tests/cli runs it on one",
+    "pip install": "installing is what the README's commands do, which are run as they are",
+    "-m venv": "the same",
+    "--inspect": "needs a terminal; tests/cli runs it on one",
 }
 
 
@@ -56,28 +55,31 @@ def test_a_configuration_is_sound(text: str) -> None:
     assert servers.servers and not servers.warnings and not servers.refused
 
 
-def commands() -> list[object]:
-    """The commands of console blocks that are run here."""
-    lines = [
-        (where, line[2:]) for where, text in blocks("console") for line in text.split("\n") if line.startswith("$ ")
-    ]
-    return [
-        pytest.param(line, id=f"{where} {line}")
-        for where, line in lines
-        if not line.startswith(tuple(ELSEWHERE)) and not Path(shlex.split(line)[0]).name.startswith(tuple(ELSEWHERE))
-    ]
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A directory like the root of the repository, in which a reader may write."""
+    for name in ("docs", "tests"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    programs = tmp_path / ".bin"
+    programs.mkdir()
+    for name, module in (("broker", "broker.cli"), ("pytest", "pytest")):
+        (programs / name).write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m {module} "$@"\n')
+        (programs / name).chmod(0o755)
+    return tmp_path
 
 
-@pytest.mark.parametrize("line", commands())
-def test_a_command_of_the_pages_succeeds(line: str) -> None:
-    program, *words = shlex.split(line)
-    assert program == "broker", f"nothing is known of {program}: run it elsewhere, and say where"
-    done = subprocess.run(
-        [sys.executable, "-m", "broker.cli", *words],
-        cwd=ROOT,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+@pytest.mark.parametrize("text", named("console"))
+def test_the_commands_of_a_block_do_what_it_shows(text: str, place: Path) -> None:
+    """Commands are run one after the other; the lines below one are exactly what it prints, ``...`` stands for more."""
+    environment = {**ENVIRONMENT, "PATH": f"{place / '.bin'}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "120"}
+    for match in re.finditer(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, flags=re.MULTILINE):
+        command, shown = match[1], match[2].strip("\n")
+        if any(word in command for word in ELSEWHERE):
+            continue
+        done = subprocess.run(
+            ["bash", "-c", command], cwd=place, env=environment, capture_output=True, text=True, timeout=110
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        if shown:
+            pattern = "".join(".*" if part == "..." else re.escape(part) for part in re.split(r"(\.\.\.)", shown))
+            assert re.fullmatch(pattern, done.stdout.strip("\n"), flags=re.DOTALL), f"{command}\n{done.stdout}"
