@@ -269,4 +269,14 @@ EMITTER_CLOSE_MS: Final = _limit("EMITTER_CLOSE_MS", 5_000, "ms", "design", "tim
 # -- command line ------------------------------------------------------------------------------------------------------
 MAX_COMMAND_SECONDS: Final = _limit("MAX_COMMAND_SECONDS", 31_536_000, "s", "design", "a duration or timeout given on the command line")
 MAX_SHOWN_ANSWER_CHARS: Final = _limit("MAX_SHOWN_ANSWER_CHARS", 1_048_576, "characters", "design", "text of one model's answer that the command line keeps to show it; the stream is cancelled above")
+
+# -- test kit ----------------------------------------------------------------------------------------------------------
+SEQUENCE_COLUMNS: Final = _limit("SEQUENCE_COLUMNS", 100, "columns", "design", "one line of a sequence that a failed test shows")
+MAX_SHOWN_ENTRIES: Final = _limit("MAX_SHOWN_ENTRIES", 60, "entries", "design", "entries of a sequence that are shown; first, last and marked ones are kept")
+MAX_RECORDED_ENTRIES: Final = _limit("MAX_RECORDED_ENTRIES", 100_000, "entries", "design", "entries a recorder keeps; the oldest are dropped and counted above")
+MEMORY_PIPE_BYTES: Final = _limit("MEMORY_PIPE_BYTES", 65_536, "bytes", "design", "what an in-memory pipe holds that its reader has not read, where a schedule decides who reads when; as on Linux")
+MAX_MEMORY_MOVES: Final = _limit("MAX_MEMORY_MOVES", 1_000_000, "moves", "design", "what may happen in memory without time passing, before a test is told that it never comes to rest")
+MAX_SETTLE_MS: Final = _limit("MAX_SETTLE_MS", 86_400_000, "ms", "design", "virtual time a test waits for an outcome")
+MAX_INTERLEAVING_STEPS: Final = _limit("MAX_INTERLEAVING_STEPS", 4_096, "steps", "design", "steps of a scenario whose order a search decides; later ones keep their order")
+MAX_INTERLEAVING_CHOICE: Final = _limit("MAX_INTERLEAVING_CHOICE", 7, "choice", "design", "how many waiting steps one step may overtake in a search")
 # fmt: on

@@ -61,12 +61,12 @@ def process_of(thing: Any, *, name: str | None = None, **fields: Any) -> Process
     ``fields`` go into its manifest (:func:`make_manifest`) or configuration
     (:class:`~broker.wire.odek.config.ServerConfig`). Raises :class:`~broker.errors.UsageError` for what cannot be run.
     """
-    for base in type(thing).__mro__:
-        module = next((_HOSTED[package] for package in _HOSTED if f"{base.__module__}.".startswith(f"{package}.")), None)
-        if module is not None and process_of.dispatch(type(thing)) is process_of.dispatch(object):
+    packages = [base.__module__ for base in type(thing).__mro__]
+    for package, module in _HOSTED.items():
+        if any(f"{other}.".startswith(f"{package}.") for other in packages):
             importlib.import_module(module)
-            if (found := process_of.dispatch(type(thing))) is not process_of.dispatch(object):
-                return found(thing, name=name, **fields)
+    if (registered := process_of.dispatch(type(thing))) is not process_of.dispatch(object):
+        return registered(thing, name=name, **fields)
     if not isinstance(thing, type) and isinstance(thing, HasProcess):
         return thing.__broker_process__(name=name, **fields)
     if callable(thing):

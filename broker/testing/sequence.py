@@ -1,0 +1,120 @@
+"""What happened between a host and those around it, as entries in order, and how that reads as text.
+
+A sequence is what failure messages and reports show: one line for each thing that happened, with when, who to whom,
+what, and a short payload, readable at 100 columns.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+from attrs import frozen
+
+from broker.limits import MAX_SHOWN_ENTRIES, SEQUENCE_COLUMNS
+from broker.wire.quoting import escape
+
+Kind: TypeAlias = Literal["frame", "bus", "notice", "call", "fault"]
+
+HOST: Final = "host"
+_MIN_PAYLOAD_COLUMNS: Final = 24
+
+
+@frozen
+class Entry:
+    """One thing that happened, ``at_ms`` milliseconds after the session was opened.
+
+    ``kind`` is ``frame`` (a message of a wire, ``what`` is its method, ``result`` or ``error``), ``bus`` (a record of
+    the bus, ``what`` is its class in lower case), ``notice`` (of the session, likewise), ``call`` (a tool call of the
+    test's, ``what`` is ``call``, ``returned`` or ``raised``) or ``fault`` (one that was injected). ``payload`` is the
+    message's params, result or error, the event's payload, or the facts of the record.
+    """
+
+    at_ms: int
+    kind: Kind
+    source: str
+    target: str
+    what: str
+    payload: Any = None
+    id: int | str | None = None
+    note: str = ""
+
+    def __str__(self) -> str:
+        return render([self]).rstrip()
+
+
+@frozen
+class Mark:
+    """How one line of a rendered sequence is marked: a sign in its first column, and text below it."""
+
+    sign: str
+    text: str = ""
+
+
+def render(
+    entries: Sequence[Entry], marks: Mapping[int, Mark] | None = None, *, limit: int = MAX_SHOWN_ENTRIES
+) -> str:
+    """The entries as text, one line each, ``marks`` (by index) in the first column.
+
+    Of more than ``limit`` entries the first few and the last are shown, and those that are marked.
+    """
+    if not entries:
+        return "   (nothing happened)\n"
+    marks = marks or {}
+    shown = _shown(len(entries), marks, limit)
+    rows = {index: _cells(entries[index]) for index in shown}
+    widths = [max(len(row[column]) for row in rows.values()) for column in range(4)]
+    widths = [min(width, most) for width, most in zip(widths, (12, 16, 16, 40), strict=True)]
+    payload_columns = max(_MIN_PAYLOAD_COLUMNS, SEQUENCE_COLUMNS - sum(widths) - 12)
+    lines: list[str] = []
+    before = -1
+    for index in shown:
+        if index != before + 1:
+            lines.append(f"   ... {index - before - 1} more ...")
+        before = index
+        mark = marks.get(index, Mark(" "))
+        at, source, target, what, payload = rows[index]
+        line = (
+            f"{mark.sign:<2} {at:>{widths[0]}}  {cut(source, widths[1]):<{widths[1]}} -> "
+            f"{cut(target, widths[2]):<{widths[2]}}  {cut(what, widths[3]):<{widths[3]}}  {cut(payload, payload_columns)}"
+        )
+        lines.append(line.rstrip())
+        lines += [f"   {' ' * widths[0]}  {part}" for part in mark.text.splitlines()]
+    return "\n".join(lines) + "\n"
+
+
+def show(value: Any) -> str:
+    """A value on one line, as JSON where it is some."""
+    if value is None:
+        return ""
+    try:
+        return escape(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=repr))
+    except (TypeError, ValueError):
+        return escape(repr(value))
+
+
+def cut(text: str, columns: int) -> str:
+    """``text`` within so many columns."""
+    return text if len(text) <= columns else text[: columns - 3] + "..."
+
+
+def table(rows: Iterable[tuple[str, str]]) -> str:
+    """Lines of a word and what it stands for, aligned."""
+    pairs = list(rows)
+    width = max((len(word) for word, _ in pairs), default=0)
+    return "\n".join(f"{word:<{width}}  {text}".rstrip() for word, text in pairs)
+
+
+def _cells(entry: Entry) -> tuple[str, str, str, str, str]:
+    what = entry.what if entry.id is None else f"{entry.what} #{entry.id}"
+    if entry.note:
+        what = f"{what} {entry.note}"
+    return f"{entry.at_ms} ms", entry.source, entry.target, what, show(entry.payload)
+
+
+def _shown(count: int, marks: Mapping[int, Mark], limit: int) -> list[int]:
+    if count <= limit:
+        return list(range(count))
+    head = limit // 4
+    return sorted({*range(head), *range(count - (limit - head), count), *(index for index in marks if index < count)})
