@@ -1,7 +1,7 @@
 """Faults on purpose: which, in whom, and at which moment, written down before the test and the same every time.
 
-A plan of faults is a value: it prints as the call that makes it again. What a plan leaves open (the moment, the bytes of
-garbage, where to split) is drawn from its seed.
+A plan of faults prints as the call that makes it again. What it leaves open (the moment, the bytes of garbage, where to
+split) is drawn from its seed.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from attrs import field, frozen
 from broker.errors import UsageError
 from broker.testing.memory_process import Direction, Frame, MemoryProcess, Pipe
 
-FaultKind: TypeAlias = Literal[
-    "kill", "stall", "drop_pipe", "garbage", "slow_reader", "split", "clock_jump", "suspend"
-]
+FaultKind: TypeAlias = Literal["kill", "stall", "drop_pipe", "garbage", "slow_reader", "split", "clock_jump", "suspend"]
 
 # The moment of a fault whose plan does not say: one of the frames after the handshake, early enough to come.
 _FIRST_FRAME: Final = 2

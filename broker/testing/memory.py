@@ -49,6 +49,8 @@ class MemoryDriver:
         self._sessions: dict[Session, None] = {}
         self._faults = (faults or Faults()).arm(clock.monotonic_ms())
         self.spawned: list[ScriptedProcess] = []
+        self.spawned_by: dict[ProcessLink, ScriptedProcess] = {}
+        self.struck: set[ProcessLink] = set()
         self.steps: StepQueue | None = None if schedule is None else StepQueue(schedule)
         self.taps: list[Callable[[Frame], object]] = []
         self.fault_taps: list[Callable[[Fault], object]] = []
@@ -133,7 +135,7 @@ class MemoryDriver:
         return None if found is None else found.extension
 
     def inject(self, fault: Fault) -> None:
-        """Have ``fault`` happen now, whatever moment it names. Raises :class:`UsageError` if its process is not there."""
+        """Have ``fault`` happen now, whatever its moment. Raises :class:`UsageError` if its process is not there."""
         if fault.kind == "clock_jump":
             self._clock.step_wall_ms(fault.options["milliseconds"])
         elif fault.kind == "suspend":
@@ -212,6 +214,7 @@ class MemoryDriver:
         )
         self._processes.append(process)
         self.spawned.append(extension)
+        self.spawned_by[link] = extension
         link.spawned(process)
 
     def _forget_gone(self) -> None:
@@ -236,6 +239,7 @@ class MemoryDriver:
 
     def _strike(self, fault: Fault, process: MemoryProcess) -> None:
         self._tell(fault)
+        self.struck.add(process.link)
         strike(fault, process, self._faults.plan.seed)
 
     def _tell(self, fault: Fault) -> None:

@@ -1,4 +1,4 @@
-"""One process of a session in memory: a scripted object, what is on its way to it and from it, and what is wrong with it.
+"""One process of a session in memory: a scripted object, what is on its way to and from it, and what is wrong with it.
 
 It moves in steps, each the smallest thing that can happen, so that their order can be decided from outside.
 """
@@ -212,7 +212,7 @@ class MemoryProcess:
         self._hears_at = self._now_ms() + every_ms
 
     def split(self, piece: Callable[[int], int]) -> None:
-        """Have what it writes and reads come in pieces; ``piece(size)`` is the length of the next, from 1 to ``size``."""
+        """Have what it writes and reads come in pieces; ``piece(size)`` is the length of the next, from 1 on."""
         self._piece = piece
 
     # -- inside --------------------------------------------------------------------------------------------------------

@@ -30,8 +30,11 @@ from broker.wire.odek.config import ServerConfig
 Make: TypeAlias = Callable[[ProcessLink], ScriptedProcess]
 
 _CONTRIBUTES: Final = frozenset(member.name for member in fields_of(Contributes))
-# Packages above or beside this one whose objects can be run; their module of this package is loaded when one comes.
-_HOSTED: Final[Mapping[str, str]] = {"broker.extension": "broker.testing.hosted"}
+# Where it is said how objects of a module or package are run; loaded when one of them comes.
+_HOSTED: Final[Mapping[str, str]] = {
+    "broker.extension": "broker.testing.hosted",
+    "broker.testing.script": "broker.testing.script_run",
+}
 
 
 @frozen

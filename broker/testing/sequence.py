@@ -15,10 +15,18 @@ from attrs import frozen
 from broker.limits import MAX_SHOWN_ENTRIES, SEQUENCE_COLUMNS
 from broker.wire.quoting import escape
 
+
+class SequenceError(AssertionError):
+    """An assertion that failed; its message shows the sequence of what happened."""
+
+
 Kind: TypeAlias = Literal["frame", "bus", "notice", "call", "fault"]
 
 HOST: Final = "host"
+BEFORE_ALL: Final = -1
+"""The place of a mark above the first entry."""
 _MIN_PAYLOAD_COLUMNS: Final = 24
+_MEMBER_COLUMNS: Final = 16
 
 
 @frozen
@@ -26,8 +34,9 @@ class Entry:
     """One thing that happened, ``at_ms`` milliseconds after the session was opened.
 
     ``kind`` is ``frame`` (a message of a wire, ``what`` is its method, ``result`` or ``error``), ``bus`` (a record of
-    the bus, ``what`` is its class in lower case), ``notice`` (of the session, likewise), ``call`` (a tool call of the
-    test's, ``what`` is ``call``, ``returned`` or ``raised``) or ``fault`` (one that was injected). ``payload`` is the
+    the bus, ``what`` is its class in lower case), ``notice`` (of the session), ``call`` (a tool call of the
+    test's, ``what`` is ``call``, ``returned`` or ``raised``) or ``fault`` (one that was injected). A notice has no ``target``, and its ``what`` is the new state, ``started``,
+    ``exited``, ``catalogue`` or the source of a diagnostic. ``payload`` is the
     message's params, result or error, the event's payload, or the facts of the record.
     """
 
@@ -51,10 +60,12 @@ class Mark:
     sign: str
     text: str = ""
 
+    def with_text(self, text: str) -> Mark:
+        """The same with a line more."""
+        return Mark(self.sign, f"{self.text}\n{text}" if self.text else text)
 
-def render(
-    entries: Sequence[Entry], marks: Mapping[int, Mark] | None = None, *, limit: int = MAX_SHOWN_ENTRIES
-) -> str:
+
+def render(entries: Sequence[Entry], marks: Mapping[int, Mark] | None = None, *, limit: int = MAX_SHOWN_ENTRIES) -> str:
     """The entries as text, one line each, ``marks`` (by index) in the first column.
 
     Of more than ``limit`` entries the first few and the last are shown, and those that are marked.
@@ -67,31 +78,56 @@ def render(
     widths = [max(len(row[column]) for row in rows.values()) for column in range(4)]
     widths = [min(width, most) for width, most in zip(widths, (12, 16, 16, 40), strict=True)]
     payload_columns = max(_MIN_PAYLOAD_COLUMNS, SEQUENCE_COLUMNS - sum(widths) - 12)
-    lines: list[str] = []
+    above = marks[BEFORE_ALL].text.splitlines() if BEFORE_ALL in marks else []
+    lines = [f"   {part}" for part in above]
     before = -1
     for index in shown:
         if index != before + 1:
             lines.append(f"   ... {index - before - 1} more ...")
         before = index
         mark = marks.get(index, Mark(" "))
-        at, source, target, what, payload = rows[index]
-        line = (
-            f"{mark.sign:<2} {at:>{widths[0]}}  {cut(source, widths[1]):<{widths[1]}} -> "
-            f"{cut(target, widths[2]):<{widths[2]}}  {cut(what, widths[3]):<{widths[3]}}  {cut(payload, payload_columns)}"
-        )
+        row = rows[index]
+        one, other, said = (cut(text, width).ljust(width) for text, width in zip(row[1:4], widths[1:], strict=True))
+        line = f"{mark.sign:<2} {row[0]:>{widths[0]}}  {one} {'->' if entries[index].target else '  '} {other}  {said}  {brief(entries[index].payload, payload_columns)}"
         lines.append(line.rstrip())
         lines += [f"   {' ' * widths[0]}  {part}" for part in mark.text.splitlines()]
     return "\n".join(lines) + "\n"
 
 
+def read_message(message: Any) -> tuple[str, Any, int | str | None]:
+    """What a message of a wire is (its method, ``result``, ``error`` or ``garbage``), its payload, and its id."""
+    if not isinstance(message, dict):
+        return "garbage", message, None
+    message_id = message.get("id")
+    if type(message_id) not in (int, str):
+        message_id = None
+    method = message.get("method")
+    if type(method) is str:
+        return method, message.get("params"), message_id
+    what = "error" if "error" in message else "result"
+    return what, message.get(what), message_id
+
+
 def show(value: Any) -> str:
-    """A value on one line, as JSON where it is some."""
+    """A value on one line: text as it is, anything else as JSON where it can be."""
     if value is None:
         return ""
+    if isinstance(value, str):
+        return escape(value)
     try:
         return escape(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=repr))
     except (TypeError, ValueError):
         return escape(repr(value))
+
+
+def brief(value: Any, columns: int) -> str:
+    """A value within so many columns: of an object the short members first, then as much of the rest as fits."""
+    whole = show(value)
+    if len(whole) <= columns or not isinstance(value, Mapping):
+        return cut(whole, columns)
+    members = [f'"{key}":{cut(_json(item), _MEMBER_COLUMNS)}' for key, item in value.items()]
+    members.sort(key=len)
+    return cut("{" + ",".join(members) + "}", columns)
 
 
 def cut(text: str, columns: int) -> str:
@@ -106,15 +142,21 @@ def table(rows: Iterable[tuple[str, str]]) -> str:
     return "\n".join(f"{word:<{width}}  {text}".rstrip() for word, text in pairs)
 
 
-def _cells(entry: Entry) -> tuple[str, str, str, str, str]:
+def _json(value: Any) -> str:
+    return f'"{show(value)}"' if isinstance(value, str) else show(value)
+
+
+def _cells(entry: Entry) -> tuple[str, str, str, str]:
     what = entry.what if entry.id is None else f"{entry.what} #{entry.id}"
     if entry.note:
         what = f"{what} {entry.note}"
-    return f"{entry.at_ms} ms", entry.source, entry.target, what, show(entry.payload)
+    return f"{entry.at_ms} ms", entry.source, entry.target, what
 
 
 def _shown(count: int, marks: Mapping[int, Mark], limit: int) -> list[int]:
     if count <= limit:
         return list(range(count))
     head = limit // 4
-    return sorted({*range(head), *range(count - (limit - head), count), *(index for index in marks if index < count)})
+    return sorted(
+        {*range(head), *range(count - (limit - head), count), *(index for index in marks if 0 <= index < count)}
+    )
