@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from attrs import frozen
 
 from broker.testing.matching import matches
-from broker.testing.sequence import BEFORE_ALL, Entry, Kind, Mark, SequenceError, cut, render, show
+from broker.testing.sequence import BEFORE_ALL, Entry, Kind, Mark, SequenceError, cut, literal, render, show
 
 
 @frozen
@@ -35,7 +35,7 @@ class Pattern:
         parts += [f"from {self.source}"] if self.source else []
         parts += [f"to {self.target}"] if self.target else []
         parts += [f"#{self.id}"] if self.id is not None else []
-        parts += [f"with {show(self.payload)}"] if self.payload is not ... else []
+        parts += [f"with {literal(self.payload)}"] if self.payload is not ... else []
         parts += [f"({self.kind})"] if self.kind else []
         return " ".join(parts)
 

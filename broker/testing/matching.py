@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from attrs import frozen
 
-from broker.testing.sequence import cut, show
+from broker.testing.sequence import cut, literal
 
 Captures = dict[str, Any]
 
@@ -63,7 +63,7 @@ class exactly:  # noqa: N801 - reads as an adverb where it is used
 
     def problems(self, value: Any, path: str, captures: Captures) -> Iterator[str]:
         if not _equal(self.value, value):
-            yield f"{path}: expected {cut(show_value(self.value), 200)}, came {cut(show_value(value), 200)}"
+            yield f"{path}: expected {cut(literal(self.value), 200)}, came {cut(literal(value), 200)}"
 
     def __repr__(self) -> str:
         return f"exactly({self.value!r})"
@@ -78,7 +78,7 @@ class such_that:  # noqa: N801 - reads as a phrase where it is used
 
     def problems(self, value: Any, path: str, captures: Captures) -> Iterator[str]:
         if not self.condition(value):
-            yield f"{path}: expected {self.description}, came {cut(show_value(value), 200)}"
+            yield f"{path}: expected {self.description}, came {cut(literal(value), 200)}"
 
     def __repr__(self) -> str:
         return f"<{self.description}>"
@@ -93,7 +93,7 @@ def problems(expected: Any, value: Any, path: str = "", captures: Captures | Non
         yield from expected.problems(value, path or "it", captures)
     elif isinstance(expected, Mapping):
         if not isinstance(value, Mapping):
-            yield f"{path or 'it'}: expected an object, came {cut(show_value(value), 200)}"
+            yield f"{path or 'it'}: expected an object, came {cut(literal(value), 200)}"
             return
         for key, item in expected.items():
             at = f"{path}.{key}" if path else str(key)
@@ -104,7 +104,7 @@ def problems(expected: Any, value: Any, path: str = "", captures: Captures | Non
                 yield f"{at}: is missing; there is {cut(near, 120)}"
     elif isinstance(expected, list | tuple):
         if not isinstance(value, list | tuple) or len(value) != len(expected):
-            yield f"{path or 'it'}: expected {len(expected)} items, came {cut(show_value(value), 200)}"
+            yield f"{path or 'it'}: expected {len(expected)} items, came {cut(literal(value), 200)}"
             return
         for index, (item, other) in enumerate(zip(expected, value, strict=True)):
             yield from problems(item, other, f"{path}[{index}]", captures)
@@ -140,11 +140,6 @@ def names_in(value: Any, kind: type[capture | captured]) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for item in value:
             yield from names_in(item, kind)
-
-
-def show_value(value: Any) -> str:
-    """A value in a message: JSON, and ``null`` where there is none."""
-    return "null" if value is None else show(value)
 
 
 def _equal(one: Any, other: Any) -> bool:

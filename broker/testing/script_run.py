@@ -20,7 +20,7 @@ from broker.testing.script import (
     Step,
 )
 from broker.testing.scripted import ScriptedExtension, ScriptedFeatureExtension, ScriptedProcess, ScriptedServer
-from broker.testing.sequence import HOST, Entry, SequenceError, cut, read_message, render, show
+from broker.testing.sequence import HOST, Entry, SequenceError, cut, literal, read_message, render, show
 
 # What a good extension does by itself, unless the script mentions it.
 _HANDSHAKE: Final = frozenset({"initialize", "notifications/initialized"})
@@ -149,14 +149,14 @@ class ScriptRun:
         step = leaf.step
         if isinstance(step, Expect):
             if message.get("method") != step.method:
-                yield f"method: expected {show(step.method)}, came {_what(message)}"
+                yield f"method: expected {literal(step.method)}, came {_what(message)}"
                 return
             yield from problems(step.params, message.get("params"), "params", captures)
             yield from problems(step.id, message.get("id"), "id", captures)
         elif isinstance(step, ExpectAnswer):
             wanted = leaf.told if step.id is None else filled_in(step.id, captures)
             if "method" in message or message.get("id") != wanted:
-                yield f"expected the answer to {show(wanted)}, came {_what(message)}"
+                yield f"expected the answer to {literal(wanted)}, came {_what(message)}"
             elif step.kind not in message:
                 yield f"expected a{'n error' if step.kind == 'error' else ' result'}, came {_what(message)}"
             else:

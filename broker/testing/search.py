@@ -1,7 +1,7 @@
 """Searches the orders in which extensions may take their steps for one in which a scenario fails, and makes it short.
 
-A scenario is a function of a fresh :class:`~broker.testing.MemoryHost`; it fails by raising. Hypothesis tries orders that
-let a few steps overtake others, then takes away every overtaking that is not needed. The same seed finds the same.
+A scenario is a function of a fresh :class:`~broker.testing.MemoryHost`; it fails by raising. Hypothesis tries orders
+that let a few steps overtake others, then takes away every overtaking that is not needed. The same seed finds the same.
 Needs hypothesis (extra ``testing``).
 """
 

@@ -33,11 +33,11 @@ _MEMBER_COLUMNS: Final = 16
 class Entry:
     """One thing that happened, ``at_ms`` milliseconds after the session was opened.
 
-    ``kind`` is ``frame`` (a message of a wire, ``what`` is its method, ``result`` or ``error``), ``bus`` (a record of
-    the bus, ``what`` is its class in lower case), ``notice`` (of the session), ``call`` (a tool call of the
-    test's, ``what`` is ``call``, ``returned`` or ``raised``) or ``fault`` (one that was injected). A notice has no ``target``, and its ``what`` is the new state, ``started``,
-    ``exited``, ``catalogue`` or the source of a diagnostic. ``payload`` is the
-    message's params, result or error, the event's payload, or the facts of the record.
+    ``kind`` says what ``what`` holds: ``frame``, a message of a wire (its method, ``result`` or ``error``);
+    ``bus``, a record of the bus (its class in lower case); ``notice``, one of the session, which has no ``target`` (the
+    new state, ``started``, ``exited``, ``catalogue``, or the source of a diagnostic); ``call``, a tool call of the test
+    (``call``, ``returned`` or ``raised``); ``fault``, one that was injected (its kind). ``payload`` is the message's
+    params, result or error, the event's payload, or the facts of the record.
     """
 
     at_ms: int
@@ -88,7 +88,9 @@ def render(entries: Sequence[Entry], marks: Mapping[int, Mark] | None = None, *,
         mark = marks.get(index, Mark(" "))
         row = rows[index]
         one, other, said = (cut(text, width).ljust(width) for text, width in zip(row[1:4], widths[1:], strict=True))
-        line = f"{mark.sign:<2} {row[0]:>{widths[0]}}  {one} {'->' if entries[index].target else '  '} {other}  {said}  {brief(entries[index].payload, payload_columns)}"
+        arrow = "->" if entries[index].target else "  "
+        payload = brief(entries[index].payload, payload_columns)
+        line = f"{mark.sign:<2} {row[0]:>{widths[0]}}  {one} {arrow} {other}  {said}  {payload}"
         lines.append(line.rstrip())
         lines += [f"   {' ' * widths[0]}  {part}" for part in mark.text.splitlines()]
     return "\n".join(lines) + "\n"
@@ -109,11 +111,14 @@ def read_message(message: Any) -> tuple[str, Any, int | str | None]:
 
 
 def show(value: Any) -> str:
-    """A value on one line: text as it is, anything else as JSON where it can be."""
+    """A value on one line: text as it is, nothing for None, anything else as a literal."""
     if value is None:
         return ""
-    if isinstance(value, str):
-        return escape(value)
+    return escape(value) if isinstance(value, str) else literal(value)
+
+
+def literal(value: Any) -> str:
+    """A value on one line as JSON, or as Python shows it where it is none."""
     try:
         return escape(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=repr))
     except (TypeError, ValueError):
@@ -125,7 +130,7 @@ def brief(value: Any, columns: int) -> str:
     whole = show(value)
     if len(whole) <= columns or not isinstance(value, Mapping):
         return cut(whole, columns)
-    members = [f'"{key}":{cut(_json(item), _MEMBER_COLUMNS)}' for key, item in value.items()]
+    members = [f'"{key}":{cut(literal(item), _MEMBER_COLUMNS)}' for key, item in value.items()]
     members.sort(key=len)
     return cut("{" + ",".join(members) + "}", columns)
 
@@ -140,10 +145,6 @@ def table(rows: Iterable[tuple[str, str]]) -> str:
     pairs = list(rows)
     width = max((len(word) for word, _ in pairs), default=0)
     return "\n".join(f"{word:<{width}}  {text}".rstrip() for word, text in pairs)
-
-
-def _json(value: Any) -> str:
-    return f'"{show(value)}"' if isinstance(value, str) else show(value)
 
 
 def _cells(entry: Entry) -> tuple[str, str, str, str]:
