@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar, cast
 
@@ -15,6 +16,7 @@ from broker.adapters.aio.pump import ProcessPump
 from broker.adapters.artifacts import ArtifactRoots
 from broker.errors import BrokerError, UsageError
 from broker.host import Extension, Host, McpServer, Outcome, ProcessLink, Session, Work
+from broker.testing.faults import Fault, Faults, strike
 from broker.testing.memory_process import Frame, MemoryProcess
 from broker.testing.plan import Make, process_of
 from broker.testing.recorder import Recorder
@@ -41,6 +43,12 @@ class MixedHost(AsyncHost):
         host, driver = self._started()
         assert isinstance(host.driver, MixedDriver)
         return MixedSession(opened.session, driver, host.driver)
+
+    async def aclose(self) -> None:
+        """Close every session in order, then everything else; what an object raised in its turn is raised here."""
+        await super().aclose()
+        if self._host is not None and isinstance(self._host.driver, MixedDriver):
+            self._host.driver.check()
 
     def _started(self) -> tuple[Host, AsyncioDriver]:
         host, driver = super()._started()
@@ -90,6 +98,16 @@ class MixedSession(AsyncSession):
             raise UsageError(f"no object called {name} runs", extension=name)
         return found.extension
 
+    def inject(self, fault: Fault | Faults) -> None:
+        """Have a fault, or each of a plan, happen now, whatever moment it names.
+
+        To an object anything can happen that befalls a process; a real process can be killed and stalled. Raises
+        :class:`UsageError` for anything else, and when nothing runs under the fault's name.
+        """
+        for one in fault.faults if isinstance(fault, Faults) else (fault,):
+            self._mixed.inject(self.session, one)
+            self.recorder.fault(one)
+
     def _tapped(self, frame: Frame) -> None:
         if frame.link.session is self.session:
             self.recorder.frame(frame)
@@ -102,6 +120,7 @@ class MixedDriver:
         self._inner = inner
         self._makers: dict[tuple[Session, str], Make] = {}
         self._objects: list[ObjectPump] = []
+        self._raised: list[Exception] = []
         self.taps: list[Callable[[Frame], object]] = []
 
     def place(self, session: Session, name: str, make: Make) -> None:
@@ -112,6 +131,32 @@ class MixedDriver:
         """The newest object that runs under ``name``."""
         running = (pump.process for pump in reversed(self._objects))
         return next((one for one in running if one.link.session is session and one.link.name == name), None)
+
+    def check(self) -> None:
+        """Raise what an object raised, if one did: in the loop there was nobody to raise it to."""
+        if self._raised:
+            raise self._raised.pop(0)
+
+    def inject(self, session: Session, fault: Fault) -> None:
+        """Have ``fault`` happen to the newest process of its name."""
+        found = self.find(session, fault.extension)
+        if found is not None:
+            strike(fault, found, 0)
+            self._inner.schedule(session)
+            return
+        links = [link for link in session.links if link.name == fault.extension]
+        pump = self._inner._pumps.get(links[-1]) if links else None
+        if pump is None:
+            raise UsageError(f"{fault}: no process called {fault.extension} runs", extension=fault.extension)
+        child = pump._child
+        if fault.kind == "kill":
+            child.kill_group(signal.SIGKILL)
+        elif fault.kind == "stall":
+            child.kill_group(signal.SIGSTOP)
+            if "for_ms" in fault.options:
+                self._inner._loop.call_later(fault.options["for_ms"] / 1000, child.kill_group, signal.SIGCONT)
+        else:
+            raise UsageError(f"{fault}: {fault.extension} is a real process, which can be killed or stalled")
 
     def spawn(self, link: ProcessLink) -> None:
         """Start the link's object soon, or its process."""
@@ -146,7 +191,7 @@ class MixedDriver:
         process = MemoryProcess(
             link, extension, now_ms=link.session.clock.monotonic_ms, passed=self._passed, strike=_strikes_nothing
         )
-        pump = ObjectPump(self._inner._loop, process, self._forget)
+        pump = ObjectPump(self._inner._loop, process, self._forget, self._raised.append)
         self._objects.append(pump)
         # To the driver of the processes it is a pump like theirs: flushed with them, and killed at the end.
         self._inner._pumps[link] = cast(ProcessPump, pump)
@@ -171,19 +216,22 @@ class ObjectPump:
     stale_at_ms: int | None = None
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, process: MemoryProcess, on_ended: Callable[[ObjectPump], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        process: MemoryProcess,
+        on_ended: Callable[[ObjectPump], None],
+        on_raised: Callable[[Exception], None],
     ) -> None:
         self.process: MemoryProcess = process
         self._loop = loop
         self._on_ended = on_ended
+        self._on_raised = on_raised
         self._turn: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def flush(self) -> None:
-        """Let the object hear what the link has to say; what it answers comes in a later turn."""
-        if not self.process.gone:
-            self.process.flush()
-            self._soon()
+        """Let the object hear, in a turn of its own, what the link has to say."""
+        self._soon()
 
     def close_stdin(self) -> None:
         """Close the object's input once it heard everything."""
@@ -213,8 +261,12 @@ class ObjectPump:
     def _move(self) -> None:
         self._turn = None
         process = self.process
-        process.tick()
-        process.flush()
+        try:
+            process.tick()
+            process.flush()
+        except Exception as error:
+            self._on_raised(error)
+            process.kill()
         if process.step():
             self._soon()
         if process.gone:
