@@ -92,13 +92,13 @@ def _told(item: pytest.Item, host: MemoryHost) -> str:
     parts: list[str] = []
     for number, session in enumerate(host.sessions, 1):
         if len(host.sessions) > 1:
-            parts.append(f"   session {number}\n")
+            parts.append(f"   session {number}")
         parts.append(str(session.recorder))
     if host.seed is not None:
         parts.append(f"   to replay: pytest '{item.nodeid}' --broker-seed={host.seed}")
     else:
         parts.append(f"   to replay: pytest '{item.nodeid}' (in the fixed order; try others with --broker-seed=N)")
-    return "".join(parts)
+    return "\n".join(parts)
 
 
 def _hosts(item: Any) -> list[MemoryHost]:

@@ -9,12 +9,12 @@ from attrs import asdict
 
 from broker.bus import trace
 from broker.errors import UsageError
-from broker.host import CatalogueChanged, Diagnostic, Exited, HealthChanged, Notice, Session, Started
+from broker.host import CatalogueChanged, Diagnostic, Exited, HealthChanged, Notice, ProcessLink, Session, Started
 from broker.limits import MAX_RECORDED_ENTRIES
 from broker.testing.assertions import Recorded
 from broker.testing.faults import Fault
 from broker.testing.memory_process import Frame
-from broker.testing.sequence import HOST, Entry, Kind, read_message, render
+from broker.testing.sequence import Conversation, Entry, Kind, render
 
 _BUS = "bus"
 
@@ -31,7 +31,7 @@ class Recorder(Recorded):
         self.dropped: int = 0
         self._clock = session.clock
         self._began_ms = session.clock.monotonic_ms()
-        self._asked: dict[tuple[str, int, str, int | str], str] = {}
+        self._conversations: dict[ProcessLink, Conversation] = {}
         self._endings = (session.add_observer(self._noticed), session.bus.add_trace(self._traced))
 
     @property
@@ -66,20 +66,11 @@ class Recorder(Recorded):
 
     def frame(self, frame: Frame) -> None:
         """Write down a frame of a wire."""
-        name, number = frame.link.name, frame.link.number
-        heard = frame.direction == "heard"
-        source, target = (HOST, name) if heard else (name, HOST)
-        if frame.message is None:
-            self._note("frame", source, target, "garbage", payload=frame.data[:200].decode("utf-8", "replace"))
-            return
-        what, payload, message_id = read_message(frame.message)
-        note = ""
-        if message_id is not None:
-            if "method" in frame.message:
-                self._asked[(name, number, source, message_id)] = what
-            elif asked := self._asked.pop((name, number, target, message_id), None):
-                note = f"of {asked}"
-        self._note("frame", source, target, what, payload=payload, id=message_id, note=note)
+        conversation = self._conversations.get(frame.link)
+        if conversation is None:
+            conversation = self._conversations[frame.link] = Conversation(frame.link.name)
+        message = frame.data[:200].decode("utf-8", "replace") if frame.message is None else frame.message
+        self._keep(conversation.read(message, heard=frame.direction == "heard", at_ms=self._at_ms))
 
     def fault(self, fault: Fault) -> None:
         """Write down a fault that happened."""
@@ -89,6 +80,10 @@ class Recorder(Recorded):
         """Write down a step of a call of the test's own."""
         source, target = ("test", target) if what == "call" else (target, "test")
         self._note("call", source, target, what, payload=payload, id=number)
+
+    @property
+    def _at_ms(self) -> int:
+        return self._clock.monotonic_ms() - self._began_ms
 
     def _noticed(self, notice: Notice) -> None:
         if isinstance(notice, HealthChanged):
@@ -127,8 +122,10 @@ class Recorder(Recorded):
             self._note("bus", source, _BUS, what, payload=facts)
 
     def _note(self, kind: Kind, source: str, target: str, what: str, **more: Any) -> None:
-        at = self._clock.monotonic_ms() - self._began_ms
-        self._entries.append(Entry(at, kind, source, target, what, **more))
+        self._keep(Entry(self._at_ms, kind, source, target, what, **more))
+
+    def _keep(self, entry: Entry) -> None:
+        self._entries.append(entry)
         if len(self._entries) > MAX_RECORDED_ENTRIES:
             room = max(1, MAX_RECORDED_ENTRIES // 10)
             del self._entries[:room]

@@ -295,7 +295,7 @@ class _Check:
             for name in names_in(value, captured):
                 if name not in self._captured:
                     known = ", ".join(sorted(self._captured)) or "nothing"
-                    yield f"{name!r} is not captured before; there is {known}. Put capture({name!r}) in an earlier step"
+                    yield f"{name!r} is not captured before ({known} is); put capture({name!r}) in an earlier step"
         for value in values:
             self._captured.update(names_in(value, capture))
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from broker.errors import UsageError
 from broker.host import ProcessLink
+from broker.limits import SEQUENCE_COLUMNS
 from broker.testing.matching import Captures, filled_in, problems
 from broker.testing.plan import ProcessPlan, process_of
 from broker.testing.script import (
@@ -20,10 +21,11 @@ from broker.testing.script import (
     Step,
 )
 from broker.testing.scripted import ScriptedExtension, ScriptedFeatureExtension, ScriptedProcess, ScriptedServer
-from broker.testing.sequence import HOST, Entry, SequenceError, cut, literal, read_message, render, show
+from broker.testing.sequence import Conversation, Entry, SequenceError, brief, cut, literal, read_message, render
 
 # What a good extension does by itself, unless the script mentions it.
 _HANDSHAKE: Final = frozenset({"initialize", "notifications/initialized"})
+_MESSAGE_COLUMNS: Final = SEQUENCE_COLUMNS - 4
 _AUTOMATIC: Final = frozenset({"initialize", "shutdown", "tools/list", "ping"})
 
 
@@ -67,6 +69,7 @@ class ScriptRun:
     def __init__(self, script: Script, process: ScriptedProcess, name: str, link: ProcessLink | None) -> None:
         self.script: Script = script
         self.exchange: list[Entry] = []
+        self._conversation = Conversation(name)
         self._process = process
         self.name: str = name
         self._link = link
@@ -85,7 +88,7 @@ class ScriptRun:
 
     def hear(self, message: Any) -> bool:
         """Play what ``message`` sets off; False leaves it to the process that the script is laid over."""
-        self.note(message, HOST, self.name)
+        self.note(message, heard=True)
         if not self._began and self.script.mentioned & _HANDSHAKE:
             self.begin()
         waiting = [leaf for leaf in self._track.leaves() if isinstance(leaf.step, Expect | ExpectAnswer)]
@@ -134,10 +137,9 @@ class ScriptRun:
                 f"the exchange so far:\n{render(self.exchange)}"
             )
 
-    def note(self, message: Any, source: str, target: str) -> None:
+    def note(self, message: Any, *, heard: bool) -> None:
         """Write down a message that was heard or sent."""
-        what, payload, message_id = read_message(message)
-        self.exchange.append(Entry(self._at_ms, "frame", source, target, what, payload, message_id))
+        self.exchange.append(self._conversation.read(message, heard=heard, at_ms=self._at_ms))
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -242,14 +244,15 @@ class ScriptRun:
             lines.append("it is at its end; if this belongs to it, add " + _suggestion(message))
         for leaf, found in differences:
             lines.append(f"expected at {leaf.shown}:")
-            lines.append(f"    {leaf.step}")
+            lines.append(f"    {cut(str(leaf.step), _MESSAGE_COLUMNS)}")
             lines.append("the difference:")
-            lines += [f"    {problem}" for problem in found]
+            lines += [f"    {cut(problem, _MESSAGE_COLUMNS)}" for problem in found]
         later = self._later(message)
         if later is not None:
-            lines.append(f"{later} is what would have matched; was a message left out, or is it any_order(...)?")
+            lines.append("it is expected later; was a message left out, or do they come in any_order(...)?")
+            lines.append(f"    {later}")
         lines.append("the exchange so far:")
-        return "\n".join(lines) + "\n" + render(self.exchange)
+        return "\n".join([*lines, render(self.exchange)])
 
     def _later(self, message: dict[str, Any]) -> str | None:
         for leaf in self._track.leaves():
@@ -259,7 +262,7 @@ class ScriptRun:
                     probe = _Track(leaf.steps, leaf.place)
                     probe.at = index
                     if not list(self._problems(probe, message, dict(self._captures))):
-                        return f"{probe.shown}, {step},"
+                        return f"{probe.shown}: {step}"
         return None
 
 
@@ -275,8 +278,8 @@ def _join(track: _Track) -> bool:
 
 def _what(message: Any) -> str:
     what, payload, message_id = read_message(message)
-    number = "" if message_id is None else f" #{message_id}"
-    return f"{what}{number} {cut(show(payload), 160)}".rstrip()
+    word = what if message_id is None else f"{what} #{message_id}"
+    return f"{word} {brief(payload, _MESSAGE_COLUMNS - len(word))}".rstrip()
 
 
 def _suggestion(message: dict[str, Any]) -> str:
@@ -294,7 +297,7 @@ class Player(ScriptedProcess):
     run: ScriptRun
 
     def send(self, message: Any) -> None:
-        self.run.note(message, self.run.name, HOST)
+        self.run.note(message, heard=False)
         super().send(message)
 
     def on_message(self, message: Any) -> None:

@@ -37,7 +37,7 @@ class FailingInterleaving:
         self.choices: dict[int, Choice] = {
             number: choice for number, choice in enumerate(host.driver.steps.choices) if choice.chosen
         }
-        self.report: str = "".join(str(session.recorder) for session in host.sessions)
+        self.report: str = "\n".join(str(session.recorder) for session in host.sessions)
         self.replay: str = host.replay
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class FailingInterleaving:
             lines.append("   nothing overtakes anything: it fails in the order in which steps became possible")
         lines.append(f"   to replay: {self.replay}")
         lines.append(f"{type(self.error).__name__}: {self.error}")
-        return "\n".join(lines) + "\n" + self.report
+        return "\n".join([*lines, self.report])
 
 
 def interleavings(*, steps: int = 256, overtakings: int = 4) -> SearchStrategy[Interleaving]:

@@ -50,7 +50,7 @@ class Entry:
     note: str = ""
 
     def __str__(self) -> str:
-        return render([self]).rstrip()
+        return render([self])
 
 
 @frozen
@@ -71,7 +71,7 @@ def render(entries: Sequence[Entry], marks: Mapping[int, Mark] | None = None, *,
     Of more than ``limit`` entries the first few and the last are shown, and those that are marked.
     """
     if not entries:
-        return "   (nothing happened)\n"
+        return "   (nothing happened)"
     marks = marks or {}
     shown = _shown(len(entries), marks, limit)
     rows = {index: _cells(entries[index]) for index in shown}
@@ -93,7 +93,7 @@ def render(entries: Sequence[Entry], marks: Mapping[int, Mark] | None = None, *,
         line = f"{mark.sign:<2} {row[0]:>{widths[0]}}  {one} {arrow} {other}  {said}  {payload}"
         lines.append(line.rstrip())
         lines += [f"   {' ' * widths[0]}  {part}" for part in mark.text.splitlines()]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def read_message(message: Any) -> tuple[str, Any, int | str | None]:
@@ -108,6 +108,25 @@ def read_message(message: Any) -> tuple[str, Any, int | str | None]:
         return method, message.get("params"), message_id
     what = "error" if "error" in message else "result"
     return what, message.get(what), message_id
+
+
+class Conversation:
+    """Reads the messages that pass between a host and one process, and knows what an answer answers."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._asked: dict[tuple[bool, int | str], str] = {}
+
+    def read(self, message: Any, *, heard: bool, at_ms: int) -> Entry:
+        """The entry of a message that the process ``heard``, or sent."""
+        source, target = (HOST, self._name) if heard else (self._name, HOST)
+        what, payload, message_id = read_message(message)
+        note = ""
+        if message_id is not None and "method" in message:
+            self._asked[heard, message_id] = what
+        elif message_id is not None and (asked := self._asked.pop((not heard, message_id), None)) is not None:
+            note = f"of {asked}"
+        return Entry(at_ms, "frame", source, target, what, payload, message_id, note)
 
 
 def show(value: Any) -> str:
@@ -126,13 +145,17 @@ def literal(value: Any) -> str:
 
 
 def brief(value: Any, columns: int) -> str:
-    """A value within so many columns: of an object the short members first, then as much of the rest as fits."""
+    """A value within so many columns: of an object as many members as fit, the short ones first."""
     whole = show(value)
     if len(whole) <= columns or not isinstance(value, Mapping):
         return cut(whole, columns)
-    members = [f'"{key}":{cut(literal(item), _MEMBER_COLUMNS)}' for key, item in value.items()]
-    members.sort(key=len)
-    return cut("{" + ",".join(members) + "}", columns)
+    members = sorted((f'"{key}":{cut(literal(item), _MEMBER_COLUMNS)}' for key, item in value.items()), key=len)
+    shown = ""
+    for member in members:
+        if len(shown) + len(member) > columns - len("{,...}"):
+            break
+        shown += f"{member},"
+    return f"{{{shown}...}}" if shown else cut(whole, columns)
 
 
 def cut(text: str, columns: int) -> str:

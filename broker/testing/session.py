@@ -366,7 +366,7 @@ class MemorySession:
 
     def report(self) -> str:
         """What happened as a sequence, and how to make it happen again."""
-        return f"{self.recorder}{self.host.replay_line}\n"
+        return f"{self.recorder}\n{self.host.replay_line}"
 
     def __enter__(self) -> MemorySession:
         return self
