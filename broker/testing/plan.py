@@ -165,6 +165,8 @@ def _made_by(factory: Callable[..., Any], name: str | None, fields: dict[str, An
 
     def make(link: ProcessLink) -> ScriptedProcess:
         thing = first.pop() if first else made(link.number)
+        if isinstance(thing, ScriptedProcess):
+            return thing
         return process_of(thing, name=link.name, **fields).make(link)
 
     return ProcessPlan(make, process_of(first[0], name=name, **fields).member)

@@ -27,6 +27,8 @@ BEFORE_ALL: Final = -1
 """The place of a mark above the first entry."""
 _MIN_PAYLOAD_COLUMNS: Final = 24
 _MEMBER_COLUMNS: Final = 16
+# Members that say most about a message are shown before others.
+_TELLING: Final = frozenset({"name", "arguments", "payload", "kind", "state", "status", "reason", "code", "message"})
 
 
 @frozen
@@ -145,13 +147,13 @@ def literal(value: Any) -> str:
 
 
 def brief(value: Any, columns: int) -> str:
-    """A value within so many columns: of an object as many members as fit, the short ones first."""
+    """A value within so many columns: of an object as many members as fit, the most telling first."""
     whole = show(value)
     if len(whole) <= columns or not isinstance(value, Mapping):
         return cut(whole, columns)
-    members = sorted((f'"{key}":{cut(literal(item), _MEMBER_COLUMNS)}' for key, item in value.items()), key=len)
+    members = [(key not in _TELLING, f'"{key}":{cut(literal(item), _MEMBER_COLUMNS)}') for key, item in value.items()]
     shown = ""
-    for member in members:
+    for _, member in sorted(members, key=lambda pair: (pair[0], len(pair[1]))):
         if len(shown) + len(member) > columns - len("{,...}"):
             break
         shown += f"{member},"
