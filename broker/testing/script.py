@@ -260,14 +260,11 @@ class _Check:
                 continue
             yield from (f"{at}, {step}: {problem}" for problem in self._uses(step))
             if isinstance(step, Expect):
-                if (problem := self._unknown(step.method, self._expected, "the host sends no")) is not None:
+                if (problem := self._unexpectable(step.method)) is not None:
                     yield f"{at}: {problem}"
                 asked = self._expected.get(step.method, True) or asked
             elif isinstance(step, Send):
-                problem = (
-                    None if self._sent is None else self._unknown(step.method, self._sent, "an extension sends no")
-                )
-                if problem is not None:
+                if (problem := self._unsendable(step)) is not None:
                     yield f"{at}: {problem}"
                 told = told or step.kind == "request"
             elif isinstance(step, Answer) and step.id is None and not asked:
@@ -298,6 +295,18 @@ class _Check:
                     yield f"{name!r} is not captured before ({known} is); put capture({name!r}) in an earlier step"
         for value in values:
             self._captured.update(names_in(value, capture))
+
+    def _unexpectable(self, method: str) -> str | None:
+        if method not in self._expected and method in (self._sent or ()):
+            return f"it is the extension that sends {method!r}; use request({method!r}, ...)"
+        return self._unknown(method, self._expected, "the host sends no")
+
+    def _unsendable(self, step: Send) -> str | None:
+        if self._sent is None:
+            return None
+        if step.method not in self._sent and step.method in self._expected:
+            return f"it is the host that sends {step.method!r}; use expect({step.method!r})"
+        return self._unknown(step.method, self._sent, "an extension sends no")
 
     def _unknown(self, method: str, known: Any, what: str) -> str | None:
         if method in known or any(row.endswith("*") and method.startswith(row[:-1]) for row in known):
