@@ -25,7 +25,7 @@ _GARBAGE_BYTES: Final = 32
 
 @frozen
 class When:
-    """A moment: ``at_ms`` virtual milliseconds after the driver was made, or the ``nth`` frame of one direction.
+    """A moment: ``at_ms`` virtual milliseconds after the host was made, or the ``nth`` frame of one direction.
 
     ``method`` counts frames of that method alone. Made with :func:`at`, :func:`heard` and :func:`sent`.
     """
@@ -43,7 +43,7 @@ class When:
 
 
 def at(ms: int) -> When:
-    """``ms`` virtual milliseconds after the host was made."""
+    """``ms`` virtual milliseconds after the host was made, or once the process runs if that is later."""
     _whole("at", ms, 0)
     return When(at_ms=ms)
 
@@ -220,16 +220,18 @@ class ArmedFaults:
                         self._framed.remove(fault)
                     yield fault
 
-    def due(self, now_ms: int) -> Iterator[Fault]:
-        """The faults whose time has come."""
-        for fault in list(self._timed):
-            if self._began_ms + (fault.when.at_ms or 0) <= now_ms:
-                self._timed.remove(fault)
-                yield fault
+    def due(self, now_ms: int) -> tuple[Fault, ...]:
+        """The faults whose time has come and that have not been :meth:`taken`."""
+        return tuple(fault for fault in self._timed if self._began_ms + (fault.when.at_ms or 0) <= now_ms)
 
-    def next_deadline(self) -> int | None:
-        """The monotonic millisecond of the next fault that comes by time."""
-        return min((self._began_ms + (fault.when.at_ms or 0) for fault in self._timed), default=None)
+    def taken(self, fault: Fault) -> None:
+        """One that came by time has struck."""
+        self._timed.remove(fault)
+
+    def next_deadline(self, now_ms: int) -> int | None:
+        """The monotonic millisecond after ``now_ms`` of the next fault that comes by time."""
+        due = (self._began_ms + (fault.when.at_ms or 0) for fault in self._timed)
+        return min((moment for moment in due if moment > now_ms), default=None)
 
 
 def strike(fault: Fault, process: MemoryProcess, seed: int) -> None:

@@ -126,7 +126,7 @@ class MemoryDriver:
         """The earliest monotonic millisecond at which something is to happen by itself; None when nothing is."""
         due = [session.next_deadline() for session in self._sessions]
         due += [process.next_deadline() for process in self._processes]
-        due.append(self._faults.next_deadline())
+        due.append(self._faults.next_deadline(self._clock.monotonic_ms()))
         return min((moment for moment in due if moment is not None), default=None)
 
     def process(self, name: str) -> ScriptedProcess | None:
@@ -216,6 +216,7 @@ class MemoryDriver:
         self.spawned.append(extension)
         self.spawned_by[link] = extension
         link.spawned(process)
+        self._strike_due()
 
     def _forget_gone(self) -> None:
         self._processes = [process for process in self._processes if not process.gone]
@@ -233,8 +234,10 @@ class MemoryDriver:
 
     def _strike_due(self) -> None:
         for fault in self._faults.due(self._clock.monotonic_ms()):
-            # Who is not there cannot be hit: a plan that is drawn hits what it finds.
-            if not fault.extension or self._find(fault.extension) is not None:
+            process = self._find(fault.extension)
+            # Who is not there yet is struck when it is.
+            if not fault.extension or (process is not None and fault.generation in (None, process.link.number)):
+                self._faults.taken(fault)
                 self.inject(fault)
 
     def _strike(self, fault: Fault, process: MemoryProcess) -> None:
