@@ -25,6 +25,7 @@ Kind: TypeAlias = Literal["frame", "bus", "notice", "call", "fault"]
 HOST: Final = "host"
 BEFORE_ALL: Final = -1
 """The place of a mark above the first entry."""
+_FRAME_COLUMNS: Final = 13
 _MIN_PAYLOAD_COLUMNS: Final = 24
 _MEMBER_COLUMNS: Final = 16
 # Members that say most about a message are shown before others.
@@ -79,7 +80,7 @@ def render(entries: Sequence[Entry], marks: Mapping[int, Mark] | None = None, *,
     rows = {index: _cells(entries[index]) for index in shown}
     widths = [max(len(row[column]) for row in rows.values()) for column in range(4)]
     widths = [min(width, most) for width, most in zip(widths, (12, 16, 16, 40), strict=True)]
-    payload_columns = max(_MIN_PAYLOAD_COLUMNS, SEQUENCE_COLUMNS - sum(widths) - 12)
+    payload_columns = max(_MIN_PAYLOAD_COLUMNS, SEQUENCE_COLUMNS - sum(widths) - _FRAME_COLUMNS)
     above = marks[BEFORE_ALL].text.splitlines() if BEFORE_ALL in marks else []
     lines = [f"   {part}" for part in above]
     before = -1

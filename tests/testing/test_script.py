@@ -226,9 +226,9 @@ def test_a_message_that_comes_too_early_is_found_later_in_the_script() -> None:
         tools=("one", "two"),
     )
     lines = failure(script, "two")
-    assert lines[lines.index("it is expected later; was a message left out, or do they come in any_order(...)?") + 1] == (
-        "    step 3 of 4: expect('tool/call', {'name': 'two'})"
-    )
+    assert lines[
+        lines.index("it is expected later; was a message left out, or do they come in any_order(...)?") + 1
+    ] == ("    step 3 of 4: expect('tool/call', {'name': 'two'})")
 
 
 def test_a_message_after_the_end_says_what_to_add() -> None:
