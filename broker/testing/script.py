@@ -81,9 +81,9 @@ class Answer(Step):
 
 @frozen
 class Act(Step):
-    """The script does something that is no message: ``write``, ``complain``, ``wait``, ``close_output``, ``exit``."""
+    """The script does something that is no message: ``write``, ``complain``, ``wait``, ``close_output``, ``end``."""
 
-    kind: Literal["write", "complain", "wait", "close_output", "stop_reading", "exit"]
+    kind: Literal["write", "complain", "wait", "close_output", "stop_reading", "end"]
     value: Any = None
 
     def __str__(self) -> str:
@@ -165,9 +165,9 @@ def stop_reading() -> Act:
     return Act("stop_reading")
 
 
-def exit(status: int = 0) -> Act:  # noqa: A001 - what it does
+def end(status: int = 0) -> Act:
     """End the process; a negative status is a signal."""
-    return Act("exit", status)
+    return Act("end", status)
 
 
 def any_order(*branches: Step | Sequence[Step]) -> AnyOrder:
@@ -253,7 +253,7 @@ class _Check:
         for number, step in enumerate(steps, 1):
             at = f"{where} {number}"
             if ended:
-                yield f"{at}, {step}: comes after exit() and is never reached; move it before that, or leave it out"
+                yield f"{at}, {step}: comes after end() and is never reached; move it before that, or leave it out"
                 return
             if not isinstance(step, Step):
                 yield f"{at}: {step!a:.80} is no step; use expect(), request(), answer() and the like"
@@ -274,7 +274,7 @@ class _Check:
             elif isinstance(step, AnyOrder):
                 yield from self._branches(step, at, asked)
             elif isinstance(step, Act):
-                ended = step.kind == "exit"
+                ended = step.kind == "end"
                 if step.kind == "wait" and (type(step.value) is not int or step.value < 0):
                     yield f"{at}, {step}: expected a whole number of milliseconds"
 

@@ -79,6 +79,7 @@ class ScriptRun:
         self._waiting_answers: set[Any] = set()
         self._now_ms = 0
         self._began = False
+        self._began_ms = self._clock_ms()
         self._begins_after = "notifications/initialized" if script.version == "mcp" else "initialize"
 
     @property
@@ -143,15 +144,19 @@ class ScriptRun:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
+    def _clock_ms(self) -> int:
+        return self._now_ms if self._link is None else self._link.session.clock.monotonic_ms()
+
     @property
     def _at_ms(self) -> int:
-        return self._now_ms if self._link is None else self._link.session.clock.monotonic_ms()
+        """Milliseconds since the process was made."""
+        return self._clock_ms() - self._began_ms
 
     def _problems(self, leaf: _Track, message: Any, captures: Captures) -> Iterator[str]:
         step = leaf.step
         if isinstance(step, Expect):
             if message.get("method") != step.method:
-                yield f"method: expected {literal(step.method)}, came {_what(message)}"
+                yield f"method: expected {literal(step.method)}, came {literal(read_message(message)[0])}"
                 return
             yield from problems(step.params, message.get("params"), "params", captures)
             yield from problems(step.id, message.get("id"), "id", captures)
@@ -183,7 +188,7 @@ class ScriptRun:
         if step is None or isinstance(step, Expect | ExpectAnswer) or leaf.until_ms is not None:
             return False
         if isinstance(step, Act) and step.kind == "wait":
-            leaf.until_ms = self._at_ms + step.value
+            leaf.until_ms = self._clock_ms() + step.value
             return False
         if isinstance(step, AnyOrder):
             place = f"{leaf.shown}, branch"
@@ -222,7 +227,7 @@ class ScriptRun:
             process.close_stdout()
         elif step.kind == "stop_reading":
             process.reading = False
-        elif step.kind == "exit":
+        elif step.kind == "end":
             process.exit(step.value)
 
     def _passes_by(self, message: dict[str, Any]) -> bool:

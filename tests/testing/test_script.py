@@ -18,7 +18,7 @@ from broker.testing.script import (
     captured,
     close_output,
     complain,
-    exit,
+    end,
     expect,
     expect_error,
     expect_result,
@@ -73,7 +73,7 @@ def test_a_script_is_played_step_by_step() -> None:
 
 
 def test_each_generation_plays_it_from_the_beginning() -> None:
-    script = Script(expect("tool/call", {"name": "work"}), exit(3), tools=("work",))
+    script = Script(expect("tool/call", {"name": "work"}), end(3), tools=("work",))
     with MemoryHost() as host, host.open_session() as session:
         session.start(script, name="pub")
         for generation in (1, 2):
@@ -85,8 +85,8 @@ def test_each_generation_plays_it_from_the_beginning() -> None:
 
 def test_another_script_for_another_generation() -> None:
     def script(generation: int) -> Script:
-        end = exit(3) if generation == 1 else answer(text("better"))
-        return Script(expect("tool/call"), end, tools=("work",))
+        last = end(3) if generation == 1 else answer(text("better"))
+        return Script(expect("tool/call"), last, tools=("work",))
 
     with MemoryHost() as host, host.open_session() as session:
         session.start(script)
@@ -164,10 +164,10 @@ def test_both_families_and_every_version() -> None:
 
 
 def test_the_handshake_is_its_own_if_it_mentions_it() -> None:
-    script = Script(expect("initialize"), complain("no luck"), exit(9))
-    with MemoryHost() as host, host.open_session() as session:
-        with pytest.raises(ExitedError, match="exited with status 9 before it answered initialize; .*no luck"):
-            session.start(script, name="pub")
+    script = Script(expect("initialize"), complain("no luck"), end(9))
+    session = MemoryHost().open_session()
+    with pytest.raises(ExitedError, match=r"exited with status 9 before it answered initialize; .*no luck"):
+        session.start(script, name="pub")
 
 
 def test_it_can_misbehave() -> None:
@@ -285,7 +285,7 @@ BAD: list[tuple[list[Any], str]] = [
         [expect("tool/call", id=capture("a")), answer(captured("b"))],
         "step 2, answer(captured('b')): 'b' is not captured before (a is); put capture('b') in an earlier step",
     ),
-    ([exit(1), expect("tool/call")], "step 2, expect('tool/call'): comes after exit() and is never reached"),
+    ([end(1), expect("tool/call")], "step 2, expect('tool/call'): comes after end() and is never reached"),
     (["tool/call"], "step 1: 'tool/call' is no step; use expect(), request(), answer() and the like"),
     ([any_order(expect("tool/call"))], "step 1: any_order() of one branch is just its steps"),
     (
@@ -315,7 +315,7 @@ def test_versions_and_options_are_checked() -> None:
     with pytest.raises(UsageError, match=r"version: expected one of 0.1, 0.2, 0.3, 0.4, mcp, got '0.5'"):
         Script(version="0.5")  # type: ignore[arg-type]
     session = MemoryHost().open_session()
-    with pytest.raises(UsageError, match="the script of pub has options that mcp has not: .*capabilities"):
+    with pytest.raises(UsageError, match=r"the script of pub has options that mcp has not: .*capabilities"):
         session.add(Script(version="mcp", capabilities=("event_bus",)), name="pub")
 
 
