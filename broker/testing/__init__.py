@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from broker.testing.assertions import Pattern, Recorded, entry
     from broker.testing.clock import ManualClock
     from broker.testing.faults import Fault, Faults, When, at, heard, sent
+    from broker.testing.host import MemoryHost
     from broker.testing.memory import MemoryDriver
     from broker.testing.mixed import MixedHost, MixedSession
     from broker.testing.plan import HasProcess, ProcessPlan, make_manifest, process_of
@@ -29,13 +30,14 @@ if TYPE_CHECKING:
     )
     from broker.testing.search import FailingInterleaving, explore, find_failing_interleaving, interleavings
     from broker.testing.sequence import Entry, SequenceError
-    from broker.testing.session import MemoryHost, MemorySession
+    from broker.testing.session import MemorySession
 
 _WHERE = {
     "assertions": ("Pattern", "Recorded", "entry"),
     "clock": ("ManualClock",),
     "search": ("FailingInterleaving", "explore", "find_failing_interleaving", "interleavings"),
     "faults": ("Fault", "Faults", "When", "at", "heard", "sent"),
+    "host": ("MemoryHost",),
     "memory": ("MemoryDriver",),
     "mixed": ("MixedHost", "MixedSession"),
     "plan": ("HasProcess", "ProcessPlan", "make_manifest", "process_of"),
@@ -45,7 +47,7 @@ _WHERE = {
     "script_run": ("ScriptError",),
     "scripted": ("ScriptedExtension", "ScriptedFeatureExtension", "ScriptedProcess", "ScriptedServer", "serve_stdio"),
     "sequence": ("Entry", "SequenceError"),
-    "session": ("MemoryHost", "MemorySession"),
+    "session": ("MemorySession",),
 }
 _MODULES = {name: module for module, names in _WHERE.items() for name in names}
 

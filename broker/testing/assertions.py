@@ -118,7 +118,7 @@ class Recorded(ABC):
     def nothing_else(self, *wanted: Wanted, among: Wanted | None = None) -> None:
         """These happened one after the other, and nothing else of what ``among`` means (everything, when left out).
 
-        >>> recorder.nothing_else("published", "published", among=entry(kind="bus"))  # doctest: +SKIP
+        ``nothing_else("published", "published", among=entry(kind="bus"))``
         """
         __tracebackhide__ = True
         entries = self.entries

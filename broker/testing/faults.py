@@ -51,6 +51,7 @@ def at(ms: int) -> When:
 def heard(what: int | str = 1, nth: int = 1) -> When:
     """When the process has read its ``nth`` frame, or the ``nth`` of a method, and has not yet acted on it.
 
+    >>> from broker.testing import heard
     >>> heard(3), heard("tool/call", 2)
     (heard(3), heard('tool/call', 2))
     """
@@ -88,6 +89,7 @@ class Fault:
 class Faults:
     """A plan of faults, made by calling its methods one after another; it prints as the code that makes it.
 
+    >>> from broker.testing import Faults, heard
     >>> Faults(seed=7).kill("collector", when=heard("bus/event", 2)).stall("publisher", for_ms=500)
     Faults(7).kill('collector', when=heard('bus/event', 2)).stall('publisher', for_ms=500, when=heard(4))
 

@@ -14,7 +14,8 @@ import pytest
 if TYPE_CHECKING:
     from broker.bus import Bus
     from broker.testing.clock import ManualClock
-    from broker.testing.session import MemoryHost, MemorySession
+    from broker.testing.host import MemoryHost
+    from broker.testing.session import MemorySession
 
 SECTION = "broker: what happened"
 
@@ -51,7 +52,7 @@ def broker_bus(broker_clock: ManualClock) -> Iterator[Bus]:
 @pytest.fixture
 def broker_host(request: pytest.FixtureRequest, broker_clock: ManualClock) -> Iterator[MemoryHost]:
     """A :class:`~broker.testing.MemoryHost`; at the end every session is closed and every script has to be played."""
-    from broker.testing.session import MemoryHost
+    from broker.testing.host import MemoryHost
 
     host = MemoryHost(seed=request.config.getoption("broker_seed"), clock=broker_clock)
     _hosts(request.node).append(host)

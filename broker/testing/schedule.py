@@ -32,6 +32,7 @@ class Schedule(Protocol):
 class Interleaving:
     """The schedule of explicit ``choices``, one for each moment at which there was one; then first come, first served.
 
+    >>> from broker.testing import Interleaving
     >>> Interleaving([0, 2])
     Interleaving([0, 2])
     """

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from broker.errors import UsageError
 from broker.limits import MAX_INTERLEAVING_CHOICE, MAX_INTERLEAVING_STEPS
+from broker.testing.host import MemoryHost
 from broker.testing.schedule import Choice, Interleaving
 from broker.testing.sequence import SequenceError
-from broker.testing.session import MemoryHost
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
