@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from broker.testing.memory import MemoryDriver
     from broker.testing.mixed import MixedHost, MixedSession
     from broker.testing.plan import HasProcess, ProcessPlan, make_manifest, process_of
+    from broker.testing.program import write_extension, write_server
     from broker.testing.recorder import Recorder
     from broker.testing.schedule import Interleaving, Schedule, SeededSchedule
     from broker.testing.script import Script
@@ -41,6 +42,7 @@ _WHERE = {
     "memory": ("MemoryDriver",),
     "mixed": ("MixedHost", "MixedSession"),
     "plan": ("HasProcess", "ProcessPlan", "make_manifest", "process_of"),
+    "program": ("write_extension", "write_server"),
     "recorder": ("Recorder",),
     "schedule": ("Interleaving", "Schedule", "SeededSchedule"),
     "script": ("Script",),
@@ -88,6 +90,8 @@ __all__ = [
     "process_of",
     "sent",
     "serve_stdio",
+    "write_extension",
+    "write_server",
 ]
 
 

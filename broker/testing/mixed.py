@@ -20,6 +20,7 @@ from broker.testing.faults import Fault, Faults, strike
 from broker.testing.memory_process import Frame, MemoryProcess
 from broker.testing.plan import Make, process_of
 from broker.testing.recorder import Recorder
+from broker.testing.sequence import SequenceError
 from broker.wire.octet.manifest_model import Manifest
 from broker.wire.odek.config import ServerConfig
 
@@ -97,6 +98,23 @@ class MixedSession(AsyncSession):
         if found is None:
             raise UsageError(f"no object called {name} runs", extension=name)
         return found.extension
+
+    async def until(self, condition: Callable[[], object], *, timeout: float = 10.0) -> None:
+        """Wait until ``condition()`` holds, looking whenever something was recorded, ``timeout`` seconds at most.
+
+        Raises :class:`~broker.testing.SequenceError` with what happened when it does not come to hold.
+        """
+        changed = asyncio.Event()
+        end = self.recorder.add_listener(changed.set)
+        try:
+            async with asyncio.timeout(timeout):
+                while not condition():
+                    changed.clear()
+                    await changed.wait()
+        except TimeoutError:
+            raise SequenceError(f"did not come to hold within {timeout} s:\n{self.recorder}") from None
+        finally:
+            end()
 
     def inject(self, fault: Fault | Faults) -> None:
         """Have a fault, or each of a plan, happen now, whatever moment it names.

@@ -94,11 +94,16 @@ def make_manifest(name: str, *, api_version: str = "0.3", **fields: Any) -> Mani
     (``runtime={"sharing": "workspace"}``). Raises :class:`~broker.errors.SetupError` or
     :class:`~broker.errors.InvalidParamsError` as for a file.
     """
+    text = manifest_text(name, api_version=api_version, **fields)
+    return parse_manifest(text.encode(), path=f"/extensions/{name}/extension.toml")
+
+
+def manifest_text(name: str, **fields: Any) -> str:
+    """The text of that manifest, unchecked."""
     contributes = {**fields.pop("contributes", {})}
     contributes.update({key: fields.pop(key) for key in list(fields) if key in _CONTRIBUTES})
-    top = {"name": name, "version": "1.0.0", "api_version": api_version, "entrypoint": {"command": name}, **fields}
-    lines = [f"{key} = {_toml(value)}" for key, value in {**top, "contributes": contributes}.items()]
-    return parse_manifest("\n".join(lines).encode(), path=f"/extensions/{name}/extension.toml")
+    top = {"name": name, "version": "1.0.0", "entrypoint": {"command": name}, **fields, "contributes": contributes}
+    return "".join(f"{key} = {_toml(value)}\n" for key, value in top.items())
 
 
 def default_name(made_by: Any) -> str:
@@ -151,7 +156,7 @@ def _once(thing: ScriptedProcess, name: str) -> Make:
 
 def _made_by(factory: Callable[..., Any], name: str | None, fields: dict[str, Any]) -> ProcessPlan:
     """The plan of what ``factory()`` or ``factory(generation_number)`` makes."""
-    numbered = _takes_number(factory)
+    numbered = takes_number(factory)
 
     def made(number: int) -> Any:
         thing = factory(number) if numbered else factory()
@@ -172,7 +177,8 @@ def _made_by(factory: Callable[..., Any], name: str | None, fields: dict[str, An
     return ProcessPlan(make, process_of(first[0], name=name, **fields).member)
 
 
-def _takes_number(factory: Callable[..., Any]) -> bool:
+def takes_number(factory: Callable[..., Any]) -> bool:
+    """Whether a factory is to be given the number of the generation."""
     try:
         parameters = inspect.signature(factory).parameters.values()
     except ValueError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from attrs import asdict
@@ -32,6 +32,7 @@ class Recorder(Recorded):
         self._clock = session.clock
         self._began_ms = session.clock.monotonic_ms()
         self._conversations: dict[ProcessLink, Conversation] = {}
+        self._listeners: tuple[Callable[[], object], ...] = ()
         self._endings = (session.add_observer(self._noticed), session.bus.add_trace(self._traced))
 
     @property
@@ -53,6 +54,15 @@ class Recorder(Recorded):
     def from_here(self) -> Part:
         """The entries from now on, with the same assertions."""
         return Part(self, self.dropped + len(self._entries))
+
+    def add_listener(self, listener: Callable[[], object]) -> Callable[[], None]:
+        """Call ``listener()`` after each entry, in the session's thread; gives a function that ends it."""
+        self._listeners = (*self._listeners, listener)
+
+        def remove() -> None:
+            self._listeners = tuple(other for other in self._listeners if other is not listener)
+
+        return remove
 
     def close(self) -> None:
         """Record no more. Idempotent."""
@@ -126,6 +136,8 @@ class Recorder(Recorded):
 
     def _keep(self, entry: Entry) -> None:
         self._entries.append(entry)
+        for listener in self._listeners:
+            listener()
         if len(self._entries) > MAX_RECORDED_ENTRIES:
             room = max(1, MAX_RECORDED_ENTRIES // 10)
             del self._entries[:room]

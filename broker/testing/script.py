@@ -246,9 +246,10 @@ class _Check:
             self._expected = {row.name: not row.notification for row in rows if row.from_host}
             self._sent = {row.name for row in rows if row.from_extension}
 
-    def steps(self, steps: Sequence[Any], where: str = "step", *, asked: bool = False) -> Iterator[str]:
-        """What is wrong, one line each; ``asked`` says that a request of the host is open already."""
-        told = False
+    def steps(
+        self, steps: Sequence[Any], where: str = "step", *, asked: bool = False, told: bool = False
+    ) -> Iterator[str]:
+        """What is wrong, one line each; a request of the host is open if ``asked``, one of the script's if ``told``."""
         ended = False
         for number, step in enumerate(steps, 1):
             at = f"{where} {number}"
@@ -267,24 +268,32 @@ class _Check:
                 if (problem := self._unsendable(step)) is not None:
                     yield f"{at}: {problem}"
                 told = told or step.kind == "request"
-            elif isinstance(step, Answer) and step.id is None and not asked:
-                yield f"{at}, {step}: there is no request to answer; put expect('tool/call') or the like before it"
-            elif isinstance(step, ExpectAnswer) and step.id is None and not told:
-                yield f"{at}, {step}: nothing was asked; put request(method, params) before it"
+            elif isinstance(step, Answer) and step.id is None:
+                if not asked:
+                    yield f"{at}, {step}: there is no request to answer; put expect('tool/call') or the like before it"
+                asked = False
+            elif isinstance(step, ExpectAnswer) and step.id is None:
+                if not told:
+                    yield f"{at}, {step}: nothing was asked; put request(method, params) before it"
+                told = False
             elif isinstance(step, AnyOrder):
-                yield from self._branches(step, at, asked)
+                yield from self._branches(step, at, asked, told)
             elif isinstance(step, Act):
                 ended = step.kind == "end"
                 if step.kind == "wait" and (type(step.value) is not int or step.value < 0):
                     yield f"{at}, {step}: expected a whole number of milliseconds"
 
-    def _branches(self, step: AnyOrder, at: str, asked: bool) -> Iterator[str]:
+    def _branches(self, step: AnyOrder, at: str, asked: bool, told: bool) -> Iterator[str]:
         if len(step.branches) < 2:
             yield f"{at}: any_order() of one branch is just its steps; leave it out, or give it more branches"
+        before, after = set(self._captured), set(self._captured)
         for number, branch in enumerate(step.branches, 1):
+            self._captured = set(before)  # what another branch captures may come later
             if not branch or not isinstance(branch[0], Expect | ExpectAnswer):
                 yield f"{at}, branch {number}: has to begin with expect(), which decides when it is played"
-            yield from self.steps(branch, f"{at}, branch {number}, step", asked=asked)
+            yield from self.steps(branch, f"{at}, branch {number}, step", asked=asked, told=told)
+            after |= self._captured
+        self._captured = after
 
     def _uses(self, step: Step) -> Iterator[str]:
         values = [getattr(step, name, None) for name in ("params", "value", "id")]

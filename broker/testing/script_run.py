@@ -79,7 +79,7 @@ class ScriptRun:
         self._waiting_answers: set[Any] = set()
         self._now_ms = 0
         self._began = False
-        self._began_ms = self._clock_ms()
+        self._first_ms: int | None = None
         self._begins_after = "notifications/initialized" if script.version == "mcp" else "initialize"
 
     @property
@@ -149,8 +149,10 @@ class ScriptRun:
 
     @property
     def _at_ms(self) -> int:
-        """Milliseconds since the process was made."""
-        return self._clock_ms() - self._began_ms
+        """Milliseconds since the first message."""
+        if self._first_ms is None:
+            self._first_ms = self._clock_ms()
+        return self._clock_ms() - self._first_ms
 
     def _problems(self, leaf: _Track, message: Any, captures: Captures) -> Iterator[str]:
         step = leaf.step

@@ -127,6 +127,10 @@ class MemorySession:
             self.settle(start)
         return None
 
+    def attach(self, name: str) -> Peer:
+        """Attach an in-process plugin to the bus."""
+        return self.session.attach(name)
+
     def peer(self, name: str) -> Peer:
         """The in-process plugin called ``name``: attached to the bus at first, the same afterwards."""
         peer = self._peers.get(name)
@@ -150,6 +154,10 @@ class MemorySession:
         return self.session.server(name)
 
     # -- what happens --------------------------------------------------------------------------------------------------
+
+    def add_observer(self, observer: Callable[[Notice], object]) -> Callable[[], None]:
+        """Call ``observer(notice)`` for starts, exits, health and diagnostics; gives a function that ends it."""
+        return self.session.add_observer(observer)
 
     def run(self) -> None:
         """Let everything happen that can without time passing."""
@@ -203,6 +211,10 @@ class MemorySession:
     ) -> ToolOutput:
         """Call a tool of an MCP server by its raw name, as :meth:`call` does."""
         return self.settle(self.begin_server(server, tool, arguments, timeout_ms=timeout_ms))
+
+    def reload(self, extension: str, manifest: Manifest | None = None) -> Extension:
+        """Replace an extension's process by a new generation; see :meth:`broker.host.Extension.reload`."""
+        return self.settle(self.session.extension(extension).reload(manifest))
 
     def stop(self, name: str) -> None:
         """Stop an extension in order and forget it, or stop an MCP server."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from broker.testing import ScriptedExtension
+from broker.testing import Script, ScriptedExtension, ScriptedServer
+from broker.testing.script import answer, any_order, capture, captured, expect, expect_result, request, wait
 
 NUMBER = {"name": "n", "kind": "integer", "required": True, "max_bytes": 16, "values": []}
 EMPTY: dict[str, Any] = {"content": [], "is_error": False, "metadata": None}
@@ -116,3 +117,36 @@ class Reader(Member):
 
     def called(self, message_id: Any, arguments: dict[str, Any]) -> None:
         self.answer(message_id, text(str(self.seen)))
+
+
+def counting_script() -> Script:
+    """Publishes what it is told to count."""
+    topic = "bus.counting-script.count"
+    return Script(
+        expect("bus/lifecycle", {"kind": "binding", "binding_id": capture("binding")}),
+        request("bus/declare", {"binding_id": captured("binding"), "topic": topic, "fields": [NUMBER]}),
+        any_order(
+            expect_result(),
+            expect("bus/lifecycle", {"kind": "topic_available"}),
+            [
+                expect("tool/call", {"arguments": {"n": capture("n")}}),
+                request(
+                    "bus/publish", {"binding_id": captured("binding"), "topic": topic, "payload": {"n": captured("n")}}
+                ),
+                expect_result(),
+                answer(EMPTY),
+            ],
+        ),
+        tools=("count",),
+        capabilities=("event_bus",),
+    )
+
+
+def slow_server() -> ScriptedServer:
+    return ScriptedServer({"work": "done"})
+
+
+def late_server() -> Script:
+    """Answers after 30 ms."""
+    late = {"content": [{"type": "text", "text": "late"}]}
+    return Script(expect("tools/call"), wait(30), answer(late), version="mcp", tools={"work": ""})

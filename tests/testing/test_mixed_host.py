@@ -11,7 +11,6 @@ import pytest
 from kit_members import EMPTY, NUMBER, Echo, Index, Reader
 
 from broker.errors import ExitedError, SetupError, TimedOutError, UsageError
-from broker.host import Exited, Notice
 from broker.testing import (
     Faults,
     MixedHost,
@@ -20,6 +19,7 @@ from broker.testing import (
     ScriptedFeatureExtension,
     ScriptedServer,
     ScriptError,
+    SequenceError,
     entry,
 )
 from broker.testing.script import answer, any_order, capture, captured, expect, expect_result, request
@@ -53,13 +53,6 @@ def run(test: Callable[[MixedSession], Coroutine[Any, Any, None]], workspace: Pa
     asyncio.run(asyncio.wait_for(main(), 20))
 
 
-async def until(session: MixedSession, happened: Callable[[Notice], bool]) -> None:
-    seen = asyncio.Event()
-    stop = session.add_observer(lambda notice: seen.set() if happened(notice) else None)
-    await asyncio.wait_for(seen.wait(), 10)
-    stop()
-
-
 def test_a_real_process_and_objects_of_every_family_share_a_session(rogue: Rogue, tmp_path: Path) -> None:
     directory = rogue(PUBLISHER, name="writer", tools=["publish"])
 
@@ -69,6 +62,9 @@ def test_a_real_process_and_objects_of_every_family_share_a_session(rogue: Rogue
         await session.start(Reader)
         await session.start(lambda: ScriptedFeatureExtension(tools=("work",), text="from 0.4"), name="late")
         await session.start_server(lambda: ScriptedServer({"work": "from a server"}), name="srv")
+        for follower in ("index", "reader"):
+            active = entry("subscribed", source=follower, payload="active")
+            await session.until(lambda active=active: session.recorder.found(active))
         plugin = session.attach("plugin")
         plugin.subscribe("bus.index.indexed")
         await session.call("writer", "publish", {"n": 7})
@@ -92,7 +88,7 @@ def test_an_object_that_crashes_is_started_again(tmp_path: Path) -> None:
         await session.start(Echo)
         with pytest.raises(ExitedError, match=r"echo \(generation 1\): exited with status 3"):
             await session.call("echo", "crash")
-        await until(session, lambda notice: type(notice).__name__ == "Started")
+        await session.until(lambda: session.session.extension("echo").health.value == "ready")
         assert (await session.call("echo", "echo", {"text": "a"})).content[0].text == "a"
         await session.stop("echo")
         with pytest.raises(UsageError, match="no object called echo runs"):
@@ -143,10 +139,8 @@ def test_both_can_be_killed_and_stalled(real: bool, rogue: Rogue, tmp_path: Path
         session.inject(Faults().stall("echo"))
         with pytest.raises(TimedOutError):
             await session.call("echo", tool, {"text": "never"}, timeout=0.05)
-        ended = asyncio.ensure_future(until(session, lambda notice: isinstance(notice, Exited)))
-        await asyncio.sleep(0)  # lets it begin to watch
         session.inject(Faults().kill("echo"))
-        await ended
+        await session.until(lambda: session.recorder.found("exited"))
         exited = session.recorder.found("exited")[0]
         assert exited.payload["status"] == -9
         session.recorder.times(2, "stall")
@@ -176,7 +170,8 @@ def test_what_cannot_be_done_says_so(rogue: Rogue, tmp_path: Path) -> None:
         await session.start(broken)
         with pytest.raises(ExitedError):
             await session.call("broken", "crash")
-        await until(session, lambda notice: isinstance(notice, Exited) and notice.reason == "no second life")
+        again = entry("exited", payload={"generation": 2, "reason": "no second life"})
+        await session.until(lambda: session.recorder.found(again))
 
     run(test, tmp_path)
 
@@ -191,3 +186,12 @@ def test_nothing_of_an_object_is_left_in_the_loop(tmp_path: Path) -> None:
         assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
 
     asyncio.run(main())
+
+
+def test_what_does_not_come_to_hold_is_shown_with_what_did(tmp_path: Path) -> None:
+    async def test(session: MixedSession) -> None:
+        await session.start(Echo)
+        with pytest.raises(SequenceError, match=r"did not come to hold within 0.01 s:\n.*echo .* starting"):
+            await session.until(lambda: False, timeout=0.01)
+
+    run(test, tmp_path)

@@ -292,6 +292,14 @@ BAD: list[tuple[list[Any], str]] = [
         [any_order(expect("tool/call"), request("bus/publish"))],
         "step 1, branch 2: has to begin with expect(), which decides when it is played",
     ),
+    (
+        [expect("tool/call"), answer(EMPTY), answer(1)],
+        "step 3, answer(1): there is no request to answer; put expect('tool/call') or the like before it",
+    ),
+    (
+        [any_order([expect("tool/call", id=capture("a")), answer(1)], [expect("tool/call"), answer(captured("a"))])],
+        "step 1, branch 2, step 2, answer(captured('a')): 'a' is not captured before (nothing is)",
+    ),
     ([wait(-1)], "step 1, wait(-1): expected a whole number of milliseconds"),
 ]
 
