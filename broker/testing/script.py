@@ -178,7 +178,7 @@ def any_order(*branches: Step | Sequence[Step]) -> AnyOrder:
     return AnyOrder(tuple((branch,) if isinstance(branch, Step) else tuple(branch) for branch in branches))
 
 
-@frozen(init=False)
+@frozen(init=False, eq=False)
 class Script:
     """What a scripted peer expects and sends. It can be added to a session like an extension, and played many times.
 

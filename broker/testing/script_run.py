@@ -23,9 +23,9 @@ from broker.testing.script import (
 from broker.testing.scripted import ScriptedExtension, ScriptedFeatureExtension, ScriptedProcess, ScriptedServer
 from broker.testing.sequence import Conversation, Entry, SequenceError, brief, cut, literal, read_message, render
 
-# What a good extension does by itself, unless the script mentions it.
-_HANDSHAKE: Final = frozenset({"initialize", "notifications/initialized"})
 _MESSAGE_COLUMNS: Final = SEQUENCE_COLUMNS - 4
+_HANDSHAKE: Final = frozenset({"initialize", "notifications/initialized"})
+# What a good extension answers by itself, unless the script mentions it.
 _AUTOMATIC: Final = frozenset({"initialize", "shutdown", "tools/list", "ping"})
 
 
@@ -76,7 +76,6 @@ class ScriptRun:
         self._track = _Track(script.steps, "step")
         self._captures: Captures = {}
         self._requests = 0
-        self._waiting_answers: set[Any] = set()
         self._now_ms = 0
         self._began = False
         self._first_ms: int | None = None
@@ -174,7 +173,6 @@ class ScriptRun:
     def _met(self, leaf: _Track, message: dict[str, Any]) -> None:
         if "method" in message and "id" in message:
             leaf.asked = message["id"]
-        self._waiting_answers.discard(message.get("id"))
         leaf.at += 1
         self._play()
 
@@ -210,7 +208,6 @@ class ScriptRun:
                 self._requests += 1
                 leaf.told = f"script-{self._requests}" if step.id is None else filled_in(step.id, self._captures)
                 message["id"] = leaf.told
-                self._waiting_answers.add(leaf.told)
             if step.params is not None:
                 message["params"] = filled_in(step.params, self._captures)
             process.send(message)
@@ -237,18 +234,18 @@ class ScriptRun:
         method = message.get("method")
         if method is None:
             # The answer to a request whose answer no step waits for. A refusal is never what was meant.
-            if "error" in message:
-                return False
-            self._waiting_answers.discard(message.get("id"))
-            return True
+            return "error" not in message
         if method in self.script.mentioned:
             return False
         return method in _AUTOMATIC or "id" not in message
 
     def _mismatch(self, message: dict[str, Any], differences: list[tuple[_Track, list[str]]]) -> str:
         lines = [f"the script of {self.name} did not expect what came:", f"    {_what(message)}"]
-        if not differences:
-            lines.append("it is at its end; if this belongs to it, add " + _suggestion(message))
+        if self.played:
+            lines.append(f"it is at its end; if this belongs to it, add {_suggestion(message)}")
+        elif not differences:
+            lines.append("it expects nothing now:")
+            lines += [f"    {leaf.shown}: {leaf.step}" for leaf in self._track.leaves()]
         for leaf, found in differences:
             lines.append(f"expected at {leaf.shown}:")
             lines.append(f"    {cut(str(leaf.step), _MESSAGE_COLUMNS)}")

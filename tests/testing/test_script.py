@@ -236,6 +236,17 @@ def test_a_message_after_the_end_says_what_to_add() -> None:
     assert failure(script, "one", "one")[2] == "it is at its end; if this belongs to it, add expect('tool/call')"
 
 
+def test_a_message_while_it_waits_is_not_expected() -> None:
+    script = Script(expect("tool/call"), wait(500), answer(EMPTY), tools=("one",))
+    session = MemoryHost().open_session()
+    session.start(script, name="pub")
+    session.begin("pub", "one")
+    session.begin("pub", "one")
+    with pytest.raises(ScriptError) as raised:
+        session.run()
+    assert str(raised.value).splitlines()[2:4] == ["it expects nothing now:", "    step 2 of 3: wait(500)"]
+
+
 def test_every_branch_that_waits_is_shown() -> None:
     script = Script(
         any_order(expect("tool/call", {"name": "one"}), [expect("tool/call", {"name": "two"}), answer(EMPTY)]),
