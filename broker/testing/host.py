@@ -111,6 +111,12 @@ class MemoryHost:
         for session in self.sessions:
             session.close()
 
+    def finish(self) -> None:
+        """Close every session, and see that every script was played; what leaving the context does."""
+        self.close()
+        for session in self.sessions:
+            session.check_scripts()
+
     def place(self, session: Session, name: str, make: Make) -> None:
         """Have ``make`` give the processes of the extension or server called ``name`` in ``session``."""
         self._makers[session, name] = make
@@ -137,4 +143,4 @@ class MemoryHost:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None:
-            self.close()
+            self.finish()

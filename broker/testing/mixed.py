@@ -9,6 +9,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
 from typing import Any, TypeVar, cast
 
 from broker.adapters.aio import AsyncHost, AsyncioDriver, AsyncSession
@@ -20,6 +21,7 @@ from broker.testing.faults import Fault, Faults, strike
 from broker.testing.memory_process import Frame, MemoryProcess
 from broker.testing.plan import Make, process_of
 from broker.testing.recorder import Recorder
+from broker.testing.script_run import Player
 from broker.testing.sequence import SequenceError
 from broker.wire.octet.manifest_model import Manifest
 from broker.wire.odek.config import ServerConfig
@@ -50,6 +52,14 @@ class MixedHost(AsyncHost):
         await super().aclose()
         if self._host is not None and isinstance(self._host.driver, MixedDriver):
             self._host.driver.check()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close, and see that every script was played that no fault struck."""
+        await super().__aexit__(kind, error, trace)
+        if error is None and self._host is not None and isinstance(self._host.driver, MixedDriver):
+            self._host.driver.check_scripts()
 
     def _started(self) -> tuple[Host, AsyncioDriver]:
         host, driver = super()._started()
@@ -139,6 +149,8 @@ class MixedDriver:
         self._makers: dict[tuple[Session, str], Make] = {}
         self._objects: list[ObjectPump] = []
         self._raised: list[Exception] = []
+        self._players: dict[ProcessLink, Player] = {}
+        self._struck: set[ProcessLink] = set()
         self.taps: list[Callable[[Frame], object]] = []
 
     def place(self, session: Session, name: str, make: Make) -> None:
@@ -155,10 +167,17 @@ class MixedDriver:
         if self._raised:
             raise self._raised.pop(0)
 
+    def check_scripts(self) -> None:
+        """Raise :class:`~broker.testing.ScriptError` for a script that was not played to its end."""
+        for link, player in self._players.items():
+            if link not in self._struck:
+                player.run.check_played()
+
     def inject(self, session: Session, fault: Fault) -> None:
         """Have ``fault`` happen to the newest process of its name."""
         found = self.find(session, fault.extension)
         if found is not None:
+            self._struck.add(found.link)
             strike(fault, found, 0)
             self._inner.schedule(session)
             return
@@ -206,6 +225,8 @@ class MixedDriver:
         except BrokerError as error:
             link.spawn_failed(error)
             return
+        if isinstance(extension, Player):
+            self._players[link] = extension
         process = MemoryProcess(
             link, extension, now_ms=link.session.clock.monotonic_ms, passed=self._passed, strike=_strikes_nothing
         )

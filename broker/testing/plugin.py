@@ -59,9 +59,7 @@ def broker_host(request: pytest.FixtureRequest, broker_clock: ManualClock) -> It
     yield host
     # A test that failed has said what is wrong; what follows from that would only hide it.
     if not getattr(request.node, _FAILED, False):
-        host.close()
-        for session in host.sessions:
-            session.check_scripts()
+        host.finish()
 
 
 @pytest.fixture

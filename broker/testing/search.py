@@ -134,7 +134,7 @@ def _run(scenario: Scenario, host: MemoryHost) -> FailingInterleaving | None:
         raise UsageError("make_host: the host has no schedule; give it the order: MemoryHost(schedule=order)")
     try:
         scenario(host)
-        host.close()
+        host.finish()
     except Exception as error:
         return FailingInterleaving(host, error)
     return None

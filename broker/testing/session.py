@@ -98,6 +98,8 @@ class MemorySession:
             plan = process_of(thing, name=name, **options)
         added: Extension | McpServer
         if isinstance(plan.member, ServerConfig):
+            if flags:
+                raise UsageError(f"{plan.member.name} is an MCP server, which has no flags", path="flags")
             added = self.session.add_server(plan.member if source is None else evolve(plan.member, source=source))
         else:
             added = self.session.add(plan.member, source=source or "explicit", flags=flags)

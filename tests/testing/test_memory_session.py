@@ -156,6 +156,8 @@ def test_fields_of_the_manifest_are_checked_like_those_of_a_file() -> None:
         with pytest.raises(UsageError, match="server: a server has no tools; there are "):
             session.add(server, tools=["a"])
         assert session.add(Echo, hooks=["session_start", "session_end"]).manifest.session_hooks
+        with pytest.raises(UsageError, match="server is an MCP server, which has no flags"):
+            session.add(server, flags={"loud": True})
         assert session.add(server, timeout_seconds=5).config.timeout_seconds == 5
 
 

@@ -127,6 +127,20 @@ def test_scripts_are_played_and_fail_the_host(tmp_path: Path) -> None:
     with pytest.raises(ScriptError, match="the script of pub did not expect what came"):
         run(fails, tmp_path)
 
+    async def leaves_some(session: MixedSession) -> None:
+        await session.start(script, name="pub")
+
+    with pytest.raises(ScriptError, match="the script of pub was not played to its end"):
+        run(leaves_some, tmp_path)
+
+    async def is_struck(session: MixedSession) -> None:
+        await session.start(script, name="pub")
+        session.inject(Faults().kill("pub"))
+        await session.until(lambda: session.recorder.found("exited"))
+        await session.stop("pub")
+
+    run(is_struck, tmp_path)
+
 
 @pytest.mark.parametrize("real", [True, False], ids=["process", "object"])
 def test_both_can_be_killed_and_stalled(real: bool, rogue: Rogue, tmp_path: Path) -> None:
