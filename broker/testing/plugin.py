@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 SECTION = "broker: what happened"
 
+_FAILED = pytest.StashKey[bool]()
+_HOSTS = pytest.StashKey["list[MemoryHost]"]()
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add ``--broker-seed``."""
@@ -33,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def broker_clock() -> ManualClock:
-    """A clock that only the test moves; those of the other fixtures."""
+    """The clock of the other fixtures, which only the test moves."""
     from broker.testing.clock import ManualClock
 
     return ManualClock()
@@ -55,10 +58,10 @@ def broker_host(request: pytest.FixtureRequest, broker_clock: ManualClock) -> It
     from broker.testing.host import MemoryHost
 
     host = MemoryHost(seed=request.config.getoption("broker_seed"), clock=broker_clock)
-    _hosts(request.node).append(host)
+    request.node.stash.setdefault(_HOSTS, []).append(host)
     yield host
     # A test that failed has said what is wrong; what follows from that would only hide it.
-    if not getattr(request.node, _FAILED, False):
+    if not request.node.stash.get(_FAILED, False):
         host.finish()
 
 
@@ -70,9 +73,6 @@ def broker_session(broker_host: MemoryHost) -> MemorySession:
 
 # -- reports -----------------------------------------------------------------------------------------------------------
 
-_FAILED = "_broker_failed"
-_HOSTS = "_broker_hosts"
-
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
@@ -80,9 +80,9 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add what happened to the report of a test that failed."""
     report = yield
-    hosts: list[MemoryHost] = getattr(item, _HOSTS, [])
+    hosts = item.stash.get(_HOSTS, [])
     if report.failed and hosts:
-        setattr(item, _FAILED, True)
+        item.stash[_FAILED] = True
         report.sections.append((SECTION, "\n".join(_told(item, host) for host in hosts)))
     return report
 
@@ -98,10 +98,3 @@ def _told(item: pytest.Item, host: MemoryHost) -> str:
     else:
         parts.append(f"   to replay: pytest '{item.nodeid}' (in the fixed order; try others with --broker-seed=N)")
     return "\n".join(parts)
-
-
-def _hosts(item: Any) -> list[MemoryHost]:
-    if not hasattr(item, _HOSTS):
-        setattr(item, _HOSTS, [])
-    hosts: list[MemoryHost] = getattr(item, _HOSTS)
-    return hosts
