@@ -8,8 +8,9 @@ from typing import Any, TypeAlias
 
 from attrs import frozen
 
+from broker.errors import UsageError
 from broker.testing.matching import matches
-from broker.testing.sequence import BEFORE_ALL, Entry, Kind, Mark, SequenceError, cut, literal, render, show
+from broker.testing.sequence import BEFORE_ALL, KINDS, Entry, Kind, Mark, SequenceError, cut, literal, render, show
 
 
 @frozen
@@ -54,8 +55,11 @@ def entry(
 ) -> Pattern:
     """The entries whose fields are these (:class:`~broker.testing.sequence.Entry`); ``payload`` as for a script.
 
-    A plain string stands for ``entry(what)`` wherever a pattern is taken.
+    A plain string stands for ``entry(what)`` wherever a pattern is taken. Raises :class:`UsageError` for a ``kind`` that
+    there is not.
     """
+    if kind is not None and kind not in KINDS:
+        raise UsageError(f"kind: expected one of {', '.join(KINDS)}, got {kind!a:.80}", path="kind")
     return Pattern(what, kind, source, target, id, payload)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from attrs import frozen
 
@@ -22,6 +22,7 @@ class SequenceError(AssertionError):
 
 Kind: TypeAlias = Literal["frame", "bus", "notice", "call", "fault"]
 
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 HOST: Final = "host"
 BEFORE_ALL: Final = -1
 """The place of a mark above the first entry."""

@@ -174,3 +174,8 @@ def test_a_long_sequence_is_shown_in_part() -> None:
         *[f"   {number} ms  a -> b  published" for number in range(194, 200)],
     ]
     assert render([]) == "   (nothing happened)"
+
+
+def test_a_pattern_of_no_kind_is_refused() -> None:
+    with pytest.raises(UsageError, match="kind: expected one of frame, bus, notice, call, fault, got 'frames'"):
+        entry("tool/call", kind="frames")  # type: ignore[arg-type]

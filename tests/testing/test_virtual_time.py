@@ -90,6 +90,7 @@ def at(session: MemorySession, what: str, **more: Any) -> list[int]:
     return [one.at_ms for one in session.recorder.found(entry(what, **more))]
 
 
+@pytest.mark.spec("octet.bus.age-exact")
 def test_events_in_process_expire() -> None:
     session = open_session()
     alpha, beta = session.peer("alpha"), session.peer("beta")
@@ -104,6 +105,7 @@ def test_events_in_process_expire() -> None:
     assert beta.statistics().expired == 1
 
 
+@pytest.mark.spec("octet.bus.age-exact")
 @pytest.mark.parametrize(("stalled_ms", "heard"), [(MAX_BUS_MESSAGE_AGE_MS, 1), (MAX_BUS_MESSAGE_AGE_MS + 1, 0)])
 def test_events_for_an_extension_that_does_not_read_expire(stalled_ms: int, heard: int) -> None:
     session = open_session()
@@ -124,6 +126,7 @@ def test_events_for_an_extension_that_does_not_read_expire(stalled_ms: int, hear
     session.recorder.times(heard, "bus/event")
 
 
+@pytest.mark.spec("octet.initialize.timeout")
 def test_a_start_times_out() -> None:
     session = open_session()
     with pytest.raises(TimedOutError):
@@ -131,6 +134,7 @@ def test_a_start_times_out() -> None:
     assert at(session, "crashed") == [REQUEST_TIMEOUT_MS]
 
 
+@pytest.mark.spec("octet.tool-call.timeout", "octet.cancel.grace")
 def test_a_call_times_out_and_is_ended_after_the_grace() -> None:
     session = open_session()
     session.start(Stubborn)
@@ -141,6 +145,7 @@ def test_a_call_times_out_and_is_ended_after_the_grace() -> None:
     assert at(session, "crashed") == [700 + CANCEL_GRACE_MS]
 
 
+@pytest.mark.spec("octet.shutdown.timeout")
 def test_the_ladder_of_a_shutdown() -> None:
     session = open_session()
     session.start(Stubborn)
@@ -149,6 +154,7 @@ def test_the_ladder_of_a_shutdown() -> None:
     assert at(session, "exited") == [SHUTDOWN_TIMEOUT_MS + EXIT_GRACE_MS]
 
 
+@pytest.mark.spec("octet.hook.timeout")
 def test_a_session_hook_may_take_its_time_and_no_more() -> None:
     class Hooked(Stubborn):
         def __init__(self) -> None:
@@ -171,6 +177,7 @@ def test_the_end_of_the_output_leaves_a_moment_for_the_exit() -> None:
     assert at(session, "crashed") == [STREAM_END_GRACE_MS]
 
 
+@pytest.mark.spec("octet.process.restart-backoff", "octet.process.restart-parked")
 def test_restarts_back_off_and_are_given_up() -> None:
     session = open_session()
     session.session.random_below = lambda bound: bound - 1  # type: ignore[method-assign]
@@ -184,6 +191,7 @@ def test_restarts_back_off_and_are_given_up() -> None:
     assert session.extension("frail").health.value == "parked"
 
 
+@pytest.mark.spec("octet.process.restart-budget")
 def test_a_long_life_makes_the_restarts_whole_again() -> None:
     session = open_session()
     session.session.random_below = lambda bound: bound - 1  # type: ignore[method-assign]
