@@ -55,8 +55,8 @@ def entry(
 ) -> Pattern:
     """The entries whose fields are these (:class:`~broker.testing.sequence.Entry`); ``payload`` as for a script.
 
-    A plain string stands for ``entry(what)`` wherever a pattern is taken. Raises :class:`UsageError` for a ``kind`` that
-    there is not.
+    A plain string stands for ``entry(what)`` wherever a pattern is taken. Raises :class:`UsageError` for a ``kind``
+    that there is not.
     """
     if kind is not None and kind not in KINDS:
         raise UsageError(f"kind: expected one of {', '.join(KINDS)}, got {kind!a:.80}", path="kind")

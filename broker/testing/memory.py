@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeAlias, TypeVar, cast
 from broker.adapters.artifacts import ArtifactRoots
 from broker.errors import BrokerError, SetupError, UsageError
 from broker.host import Outcome, ProcessLink, Session, Work
-from broker.limits import MAX_MEMORY_MOVES
+from broker.limits import MAX_IDLE_DEADLINES, MAX_MEMORY_MOVES
 from broker.testing.clock import ManualClock
 from broker.testing.faults import Fault, Faults, strike
 from broker.testing.memory_process import Frame, MemoryProcess, step_name
@@ -51,6 +51,7 @@ class MemoryDriver:
         self.spawned: list[ScriptedProcess] = []
         self.spawned_by: dict[ProcessLink, ScriptedProcess] = {}
         self.struck: set[ProcessLink] = set()
+        self._idle_deadlines = 0
         self.steps: StepQueue | None = None if schedule is None else StepQueue(schedule)
         self.taps: list[Callable[[Frame], object]] = []
         self.fault_taps: list[Callable[[Fault], object]] = []
@@ -116,6 +117,9 @@ class MemoryDriver:
         now = self._clock.monotonic_ms()
         due = self.next_deadline()
         step = end_ms if due is None else min(end_ms, max(due, now))
+        self._idle_deadlines = self._idle_deadlines + 1 if due is not None and due <= now else 0
+        if self._idle_deadlines > MAX_IDLE_DEADLINES:
+            raise AssertionError(f"a deadline at {due} ms does not go away, now at {now} ms: {self._whose(due)}")
         self._clock.advance_ms(max(0, step - now))
         for session in list(self._sessions):
             session.tick()
@@ -223,6 +227,10 @@ class MemoryDriver:
 
     def _find(self, name: str) -> MemoryProcess | None:
         return next((process for process in reversed(self._processes) if process.link.name == name), None)
+
+    def _whose(self, due: int | None) -> str:
+        late = [process.label for process in self._processes if process.next_deadline() == due]
+        return f"next_deadline() of {', '.join(late)} says so again after tick()" if late else "it is the host's"
 
     def _frame_passed(self, frame: Frame) -> None:
         for tap in self.taps:

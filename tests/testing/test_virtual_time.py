@@ -313,3 +313,16 @@ def test_who_has_ended_wants_nothing_at_any_time() -> None:
     session.process("ticking").exit(0)
     session.run()
     assert session.host.driver.next_deadline() is None
+
+
+def test_a_deadline_that_does_not_go_away_is_told_whose_it_is() -> None:
+    class Forgetful(ScriptedExtension):
+        def next_deadline(self) -> int | None:
+            return 10
+
+    session = open_session()
+    session.start(Forgetful)
+    with pytest.raises(
+        AssertionError, match=r"a deadline at 10 ms does not go away, now at 10 ms: next_deadline\(\) of forg"
+    ):
+        session.advance(50)
