@@ -278,6 +278,6 @@ MEMORY_PIPE_BYTES: Final = _limit("MEMORY_PIPE_BYTES", 65_536, "bytes", "design"
 MAX_MEMORY_MOVES: Final = _limit("MAX_MEMORY_MOVES", 1_000_000, "moves", "design", "what may happen in memory without time passing, before a test is told that it never comes to rest")
 MAX_IDLE_DEADLINES: Final = _limit("MAX_IDLE_DEADLINES", 1_000, "deadlines", "design", "deadlines in a row that have passed and stay, before a test is told whose they are")
 MAX_SETTLE_MS: Final = _limit("MAX_SETTLE_MS", 86_400_000, "ms", "design", "virtual time a test waits for an outcome")
-MAX_INTERLEAVING_STEPS: Final = _limit("MAX_INTERLEAVING_STEPS", 4_096, "steps", "design", "steps of a scenario whose order a search decides; later ones keep their order")
+MAX_INTERLEAVING_STEPS: Final = _limit("MAX_INTERLEAVING_STEPS", 1_024, "steps", "design", "steps of a scenario whose order a search decides; later ones keep their order")
 MAX_INTERLEAVING_CHOICE: Final = _limit("MAX_INTERLEAVING_CHOICE", 7, "choice", "design", "how many waiting steps one step may overtake in a search")
 # fmt: on
