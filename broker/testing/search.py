@@ -176,16 +176,13 @@ def _shortened(choices: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     tried: set[tuple[int, ...]] = set()
     for place in places:
         before, after = choices[:place], choices[place + 1 :]
-        # Without this overtaking later choices may come some places earlier or later.
-        for moved in (0, -1, 1, -2, 2):
-            tried.add(before + (0,) * (1 + moved) + after if moved >= -1 else before + after[1:])
+        # Without this overtaking, what follows may come some places earlier or later.
+        tried.update(before + (0,) * kept + after for kept in range(4))
+        tried.add(before + after[1:])
         tried.update((*before, lower, *after) for lower in range(1, choices[place]))
-        run = place
-        while run and not choices[run - 1]:
-            run -= 1
-        tried.update(
-            choices[:run] + choices[place - left :] for left in {0, (place - run) // 2, place - run - 1} if left >= 0
-        )
+        # It may come sooner: with fewer of the zeros before it.
+        zeros = next((number for number, choice in enumerate(reversed(before)) if choice), place)
+        tried.update(choices[: place - zeros] + choices[place - left :] for left in {0, zeros // 2, zeros - 1} - {-1})
     trimmed = {Interleaving(one).choices for one in tried}
     yield from sorted((one for one in trimmed if _length(one) < _length(choices)), key=_length)
 
