@@ -274,4 +274,15 @@ MAX_RECORDING_BYTES: Final = _limit("MAX_RECORDING_BYTES", 1_073_741_824, "bytes
 MAX_INSPECTED_RECORDS: Final = _limit("MAX_INSPECTED_RECORDS", 2_000, "records", "design", "records the inspector keeps to look at; the oldest are forgotten")
 MAX_INSPECTED_STDERR_LINES: Final = _limit("MAX_INSPECTED_STDERR_LINES", 500, "lines", "design", "lines of one extension's stderr the inspector keeps")
 MAX_INSPECTED_CHARS: Final = _limit("MAX_INSPECTED_CHARS", 65_536, "characters", "design", "one record as the inspector shows it in full; the rest is cut off")
+
+# -- test kit ----------------------------------------------------------------------------------------------------------
+SEQUENCE_COLUMNS: Final = _limit("SEQUENCE_COLUMNS", 100, "columns", "design", "one line of a sequence that a failed test shows")
+MAX_SHOWN_ENTRIES: Final = _limit("MAX_SHOWN_ENTRIES", 60, "entries", "design", "entries of a sequence that are shown; first, last and marked ones are kept")
+MAX_RECORDED_ENTRIES: Final = _limit("MAX_RECORDED_ENTRIES", 100_000, "entries", "design", "entries a recorder keeps; the oldest are dropped and counted above")
+MEMORY_PIPE_BYTES: Final = _limit("MEMORY_PIPE_BYTES", 65_536, "bytes", "design", "what an in-memory pipe holds that its reader has not read, where a schedule decides who reads when; as on Linux")
+MAX_MEMORY_MOVES: Final = _limit("MAX_MEMORY_MOVES", 1_000_000, "moves", "design", "what may happen in memory without time passing, before a test is told that it never comes to rest")
+MAX_IDLE_DEADLINES: Final = _limit("MAX_IDLE_DEADLINES", 1_000, "deadlines", "design", "deadlines in a row that have passed and stay, before a test is told whose they are")
+MAX_SETTLE_MS: Final = _limit("MAX_SETTLE_MS", 86_400_000, "ms", "design", "virtual time a test waits for an outcome")
+MAX_INTERLEAVING_STEPS: Final = _limit("MAX_INTERLEAVING_STEPS", 1_024, "steps", "design", "steps of a scenario whose order a search decides; later ones keep their order")
+MAX_INTERLEAVING_CHOICE: Final = _limit("MAX_INTERLEAVING_CHOICE", 7, "choice", "design", "how many waiting steps one step may overtake in a search")
 # fmt: on

@@ -6,6 +6,7 @@ import importlib.util
 import sys
 import time
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,10 @@ from hypothesis import HealthCheck, settings
 # builds tables of characters, and other work may have the processor meanwhile.
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-machine")
+
+# The plugin comes by its entry point where the project is installed, and from here where it runs from its sources.
+_INSTALLED = any(point.name == "broker" for point in metadata.entry_points(group="pytest11"))
+pytest_plugins = ["pytester", *(() if _INSTALLED else ("broker.testing.plugin",))]
 
 _COLLECTED: pytest.StashKey[dict[str, list[str]]] = pytest.StashKey()
 

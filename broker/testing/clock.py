@@ -34,5 +34,13 @@ class ManualClock:
         """Step the wall clock alone, forwards or back, as when a machine's clock is set."""
         self._unix_ms += milliseconds
 
+    def wait(self, seconds: float) -> bool:
+        """Let ``seconds`` pass instead of waiting for them; always False, as nothing comes meanwhile.
+
+        For what takes a function that waits, such as :class:`~broker.adapters.event_retry.RetryingLog`.
+        """
+        self.advance_ms(round(seconds * 1000))
+        return False
+
     def __repr__(self) -> str:
         return f"ManualClock(unix_ms={self._unix_ms}, monotonic_ms={self._monotonic_ms})"

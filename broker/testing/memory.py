@@ -2,96 +2,61 @@
 
 :class:`MemoryDriver` stands in for the asyncio driver. Each generation it starts talks to a
 :class:`~broker.testing.ScriptedProcess` of its own, frame by frame, exactly as a process would over its pipes.
-Everything happens inside :meth:`MemoryDriver.run`, in a fixed order; nothing sleeps.
+Everything happens inside :meth:`MemoryDriver.run`, in a fixed order or in one that a schedule decides; nothing sleeps.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from typing import Any, NoReturn, TypeAlias, TypeVar, cast
 
 from broker.adapters.artifacts import ArtifactRoots
 from broker.errors import BrokerError, SetupError, UsageError
 from broker.host import Outcome, ProcessLink, Session, Work
-from broker.host.output import Output
-from broker.limits import MAX_DELIVERY_ROUNDS
+from broker.limits import MAX_IDLE_DEADLINES, MAX_MEMORY_MOVES
 from broker.testing.clock import ManualClock
+from broker.testing.faults import Fault, Faults, strike
+from broker.testing.memory_process import Frame, MemoryProcess, step_name
+from broker.testing.schedule import Schedule, StepQueue
 from broker.testing.scripted import ScriptedProcess
 
 T = TypeVar("T")
 Factory: TypeAlias = Callable[[Any], ScriptedProcess]
 
 
-class _MemoryProcess:
-    def __init__(self, link: ProcessLink, extension: ScriptedProcess) -> None:
-        self.link = link
-        self.extension = extension
-        self.partial: tuple[Output, int] | None = None
-        self._closing = False
-        self._killed = False
-        self._gone = False
-
-    def flush(self) -> None:
-        while self.extension.reading and not self._gone:
-            output = self._next()
-            if output is None:
-                break
-            self.extension.hear(output.data)
-            output.written()
-        if self._closing and not self.extension.stdin_closed and not self._gone:
-            self.extension.stdin_closed = True
-            self.extension.on_eof()
-
-    def _next(self) -> Output | None:
-        while (output := self.link.next_output()) is not None:
-            if output.valid:
-                return output
-            output.dropped()
-        return None
-
-    def close_stdin(self) -> None:
-        self._closing = True
-
-    def terminate(self) -> None:
-        self.extension.on_terminate()
-
-    def kill(self) -> None:
-        self._killed = True
-
-    def step(self) -> bool:
-        """Move what is there to move; whether anything was."""
-        if self._gone:
-            return False
-        moved = False
-        extension = self.extension
-        while extension.stderr:
-            moved = True
-            self.link.receive_stderr(extension.stderr.popleft())
-        while extension.sent and not self._killed and (self.link.reading or extension.exit_status is not None):
-            moved = True
-            data = extension.sent.popleft()
-            if data is None:
-                self.link.receive_eof()
-            else:
-                self.link.receive(data)
-        if self._killed or extension.exit_status is not None:
-            self._gone = moved = True
-            self.link.exited(-9 if self._killed else extension.exit_status)
-        return moved
-
-
 class MemoryDriver:
-    """A :class:`broker.host.Driver` whose processes are objects; ``factories`` maps extension names to their makers."""
+    """A :class:`broker.host.Driver` whose processes are objects; ``factories`` maps extension names to their makers.
 
-    def __init__(self, clock: ManualClock, factories: dict[str, Factory]) -> None:
+    Without a ``schedule`` things happen in a fixed order: each process in turn hears everything the host has for it,
+    then the host hears all it has to say. With one, ``steps`` is the queue the schedule chooses from. ``faults`` befall
+    the processes as the plan says. ``taps`` are told of every frame, ``fault_taps`` of every fault that happened.
+    """
+
+    def __init__(
+        self,
+        clock: ManualClock,
+        factories: dict[str, Factory],
+        *,
+        schedule: Schedule | None = None,
+        faults: Faults | None = None,
+    ) -> None:
         self._clock = clock
         self._factories = factories
-        self._processes: list[_MemoryProcess] = []
+        self._processes: list[MemoryProcess] = []
         self._starting: deque[ProcessLink] = deque()
         self._sessions: dict[Session, None] = {}
+        self._faults = (faults or Faults()).arm(clock.monotonic_ms())
         self.spawned: list[ScriptedProcess] = []
+        self.spawned_by: dict[ProcessLink, ScriptedProcess] = {}
+        self.struck: set[ProcessLink] = set()
+        self._idle_deadlines = 0
+        self.steps: StepQueue | None = None if schedule is None else StepQueue(schedule)
+        self.taps: list[Callable[[Frame], object]] = []
+        self.fault_taps: list[Callable[[Fault], object]] = []
+
+    # -- for sessions --------------------------------------------------------------------------------------------------
 
     def spawn(self, link: ProcessLink) -> None:
         """Start the link's object at the next :meth:`run`."""
@@ -126,27 +91,68 @@ class MemoryDriver:
         """The artifacts below ``roots``: real files, as there is nothing gained by others."""
         return ArtifactRoots(roots)
 
+    # -- for tests -----------------------------------------------------------------------------------------------------
+
     def run(self) -> None:
         """Let everything happen that can without the clock moving."""
-        for _ in range(MAX_DELIVERY_ROUNDS * MAX_DELIVERY_ROUNDS):
-            if not self._round():
+        self._strike_due()
+        move = self._round if self.steps is None else self._step
+        for _ in range(MAX_MEMORY_MOVES):
+            if not move():
                 return
         raise AssertionError("the extensions never come to rest")
 
     def advance(self, milliseconds: int) -> None:
         """Move the clock, stopping at every deadline on the way, and let everything happen that follows."""
-        self.run()
         end = self._clock.monotonic_ms() + milliseconds
-        while True:
-            now = self._clock.monotonic_ms()
-            due = [deadline for session in self._sessions if (deadline := session.next_deadline()) is not None]
-            step = min([end, *(max(deadline, now) for deadline in due)])
-            self._clock.advance_ms(step - now)
-            for session in list(self._sessions):
-                session.tick()
-            self.run()
-            if step == end:
-                return
+        while self.advance_to_deadline(end):
+            pass
+
+    def advance_to_deadline(self, end_ms: int) -> bool:
+        """Move the clock to the next deadline, at the latest to the monotonic millisecond ``end_ms``.
+
+        Answers whether that is still to come.
+        """
+        self.run()
+        now = self._clock.monotonic_ms()
+        due = self.next_deadline()
+        step = end_ms if due is None else min(end_ms, max(due, now))
+        self._idle_deadlines = self._idle_deadlines + 1 if due is not None and due <= now else 0
+        if self._idle_deadlines > MAX_IDLE_DEADLINES:
+            raise AssertionError(f"a deadline at {due} ms does not go away, now at {now} ms: {self._whose(due)}")
+        self._clock.advance_ms(max(0, step - now))
+        for session in list(self._sessions):
+            session.tick()
+        self.run()
+        return step < end_ms
+
+    def next_deadline(self) -> int | None:
+        """The earliest monotonic millisecond at which something is to happen by itself; None when nothing is."""
+        due = [session.next_deadline() for session in self._sessions]
+        due += [process.next_deadline() for process in self._processes]
+        due.append(self._faults.next_deadline(self._clock.monotonic_ms()))
+        return min((moment for moment in due if moment is not None), default=None)
+
+    def process(self, name: str) -> ScriptedProcess | None:
+        """The object that runs as the newest process called ``name``; None when none runs."""
+        found = self._find(name)
+        return None if found is None else found.extension
+
+    def inject(self, fault: Fault) -> None:
+        """Have ``fault`` happen now, whatever its moment. Raises :class:`UsageError` if its process is not there."""
+        if fault.kind == "clock_jump":
+            self._clock.step_wall_ms(fault.options["milliseconds"])
+        elif fault.kind == "suspend":
+            self._clock.advance_ms(fault.options["milliseconds"])
+        else:
+            process = self._find(fault.extension)
+            if process is None:
+                raise UsageError(f"{fault}: no process called {fault.extension} runs", extension=fault.extension)
+            self._strike(fault, process)
+            return
+        self._tell(fault)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
 
     def _round(self) -> bool:
         moved = False
@@ -156,13 +162,41 @@ class MemoryDriver:
             moved = True
             self._start(self._starting.popleft())
         for process in list(self._processes):
+            process.tick()
             process.flush()
             moved = process.step() or moved
-            if process._gone:
-                self._processes.remove(process)
+            self._forget_gone()
         for session in list(self._sessions):
             moved = session.bus.deliver() > 0 or moved
         return moved
+
+    def _step(self) -> bool:
+        assert self.steps is not None
+        for session in list(self._sessions):
+            session.tick()
+        for process in self._processes:
+            process.tick()
+        possible = dict(self._possible())
+        step = self.steps.take(possible)
+        if step is None:
+            return False
+        possible[step]()
+        self._forget_gone()
+        return True
+
+    def _possible(self) -> Iterator[tuple[str, Callable[[], object]]]:
+        for link in self._starting:
+            yield f"{step_name(link)} starts", partial(self._start_now, link)
+        for process in list(self._processes):
+            yield from process.steps()
+        for session in self._sessions:
+            bus = session.bus
+            if any(peer._inbox.queue for peer in bus._handled):
+                yield f"the bus of {session.name} delivers" if session.name else "the bus delivers", bus.deliver
+
+    def _start_now(self, link: ProcessLink) -> None:
+        self._starting.remove(link)
+        self._start(link)
 
     def _start(self, link: ProcessLink) -> None:
         factory = self._factories.get(link.name)
@@ -174,10 +208,54 @@ class MemoryDriver:
         except BrokerError as error:
             link.spawn_failed(error)
             return
-        process = _MemoryProcess(link, extension)
+        process = MemoryProcess(
+            link,
+            extension,
+            now_ms=self._clock.monotonic_ms,
+            passed=self._frame_passed,
+            strike=self._frame_strikes,
+            piped=self.steps is not None,
+        )
         self._processes.append(process)
         self.spawned.append(extension)
+        self.spawned_by[link] = extension
         link.spawned(process)
+        self._strike_due()
+
+    def _forget_gone(self) -> None:
+        self._processes = [process for process in self._processes if not process.gone]
+
+    def _find(self, name: str) -> MemoryProcess | None:
+        return next((process for process in reversed(self._processes) if process.link.name == name), None)
+
+    def _whose(self, due: int | None) -> str:
+        late = [process.label for process in self._processes if process.next_deadline() == due]
+        return f"next_deadline() of {', '.join(late)} says so again after tick()" if late else "it is the host's"
+
+    def _frame_passed(self, frame: Frame) -> None:
+        for tap in self.taps:
+            tap(frame)
+
+    def _frame_strikes(self, process: MemoryProcess, frame: Frame) -> None:
+        for fault in self._faults.passed(frame):
+            self._strike(fault, process)
+
+    def _strike_due(self) -> None:
+        for fault in self._faults.due(self._clock.monotonic_ms()):
+            process = self._find(fault.extension)
+            # Who is not there yet is struck when it is.
+            if not fault.extension or (process is not None and fault.generation in (None, process.link.number)):
+                self._faults.taken(fault)
+                self.inject(fault)
+
+    def _strike(self, fault: Fault, process: MemoryProcess) -> None:
+        self._tell(fault)
+        self.struck.add(process.link)
+        strike(fault, process, self._faults.plan.seed)
+
+    def _tell(self, fault: Fault) -> None:
+        for tap in self.fault_taps:
+            tap(fault)
 
 
 def _raise(error: Exception) -> NoReturn:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import sys
+import time
 from collections import deque
 from typing import Any, NoReturn
 
@@ -76,6 +78,18 @@ class ScriptedProcess:
     def on_terminate(self) -> None:
         """The host sent SIGTERM; in memory only, a real process has signals of its own."""
         self.exit(-15)
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> int | None:
+        """The monotonic millisecond at which it wants :meth:`tick` next; None while it only waits for messages."""
+        return None
+
+    def tick(self, now_ms: int) -> None:
+        """Do what has become due by ``now_ms``, milliseconds of the clock that :meth:`next_deadline` reads too.
+
+        Called whenever there is something to do and at every deadline, so possibly before anything is due.
+        """
 
     # -- for what carries it -------------------------------------------------------------------------------------------
 
@@ -251,6 +265,7 @@ class ScriptedServer(ScriptedProcess):
 def serve_stdio(process: ScriptedProcess) -> None:
     """Be the process of ``process``: move bytes between it and the standard streams, then exit as it says."""
     while True:
+        process.tick(_now_ms())
         while process.stderr:
             _write(2, process.stderr.popleft())
         while process.sent:
@@ -265,6 +280,9 @@ def serve_stdio(process: ScriptedProcess) -> None:
             # Stalled on purpose: it hears nothing, not even the end of its input, until somebody kills it.
             while True:
                 signal.pause()
+        due = process.next_deadline()
+        if due is not None and not _readable(max(0, due - _now_ms())):
+            continue
         data = os.read(0, MAX_READ_CHUNK_BYTES)
         if data:
             process.hear(data)
@@ -273,6 +291,15 @@ def serve_stdio(process: ScriptedProcess) -> None:
             process.on_eof()
         else:
             signal.pause()
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+def _readable(within_ms: int) -> bool:
+    """Whether there is something to read on stdin, at the latest after ``within_ms``."""
+    return bool(select.select([0], [], [], within_ms / 1000)[0])
 
 
 def _write(descriptor: int, data: bytes) -> None:
