@@ -1,4 +1,7 @@
-"""What a typed function takes, as an input schema and as a check of the arguments that come for it."""
+"""What a typed function takes, as an input schema and as a check of the arguments that come for it.
+
+Both kits for authors, that of octet extensions and that of MCP servers, make tools from functions with it.
+"""
 
 from __future__ import annotations
 
