@@ -10,7 +10,6 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
-from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -171,7 +170,7 @@ class Runtime:
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], *, until_end: bool = True) -> asyncio.Task[None]:
         """Run a coroutine in a context of its own; it is cancelled at the end."""
-        task = self.loop.create_task(coroutine, context=copy_context())
+        task = self.loop.create_task(coroutine)
         if until_end:
             self._background.add(task)
             task.add_done_callback(self._background.discard)
