@@ -100,9 +100,10 @@ class CallTable:
                 self._settle_cancelled(work)
             else:
                 self._fail(work, str(error), error)
-        except (ToolFailureError, ArgumentError, BrokerError, HandlerExitError) as error:
+        except (ToolFailureError, ArgumentError, BrokerError) as error:
             self._fail(work, str(error), error)
-        except BaseException as error:
+        except BaseException as caught:
+            error = caught.raised if isinstance(caught, HandlerExitError) else caught
             # The text of a foreign error may hold anything; its type is what the host gets. SystemExit is no
             # exception: a handler does not end the process, and its caller must not wait for ever.
             self._runtime.log(describe_failure(_title(call), error))

@@ -80,8 +80,12 @@ def settle(future: asyncio.Future[Any], value: Any, failure: BaseException | Non
     elif isinstance(failure, Exception) and not isinstance(failure, StopIteration):
         future.set_exception(failure)
     else:
-        future.set_exception(HandlerExitError(f"{type(failure).__name__}: {failure}"))
+        future.set_exception(HandlerExitError(failure))
 
 
 class HandlerExitError(Exception):
-    """A handler tried to end the process (``SystemExit``, ``KeyboardInterrupt``) or raised ``StopIteration``."""
+    """A plain function raised what a future cannot hold; ``raised`` is that, ``SystemExit`` for example."""
+
+    def __init__(self, raised: BaseException) -> None:
+        super().__init__(f"{type(raised).__name__}: {raised}")
+        self.raised = raised
