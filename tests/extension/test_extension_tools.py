@@ -22,7 +22,7 @@ class Point:
     y: int
 
 
-@pytest.mark.spec("octet.tool-call.round-trip")
+@pytest.mark.spec("octet.tool-call.result-parts")
 def test_a_tool_is_a_function(world: Any, app: Extension) -> None:
     @app.tool
     async def greet(who: str, times: int = 1, tone: Literal["plain", "loud"] = "plain") -> str:
@@ -187,7 +187,7 @@ def test_a_result_the_wire_does_not_hold_is_refused(world: Any, app: Extension, 
     assert result.content[0].text.startswith(text)
 
 
-@pytest.mark.spec("octet.framing.at-bound")
+@pytest.mark.spec("octet.bound.max-frame-bytes")
 def test_a_result_over_the_frame_bound_is_refused_or_cut(make_world: Any, app: Extension) -> None:
     @app.tool
     def refused(size: int) -> str:
@@ -224,7 +224,7 @@ def test_a_result_over_the_frame_bound_is_refused_or_cut(make_world: Any, app: E
 # -- stopping ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("octet.cancel.host-notice")
+@pytest.mark.spec("octet.cancel.notification")
 def test_an_async_tool_is_cancelled_and_cleans_up(world: Any, app: Extension) -> None:
     steps: list[str] = []
 
@@ -322,7 +322,7 @@ def test_a_tool_with_a_timeout(world: Any, app: Extension) -> None:
     assert (call.result().is_error, call.result().content[0].text) == (True, "slow took more than 1500 ms")
 
 
-@pytest.mark.spec("octet.bound.concurrent-requests")
+@pytest.mark.spec("octet.bound.max-concurrent-requests")
 def test_the_host_keeps_to_the_concurrency(world: Any) -> None:
     app = Extension("hello", "1.0.0", concurrency=2)
     running: list[int] = []
