@@ -103,11 +103,11 @@ class CallTable:
         except (ToolFailureError, ArgumentError, BrokerError) as error:
             self._fail(work, str(error), error)
         except BaseException as caught:
-            error = caught.raised if isinstance(caught, HandlerExitError) else caught
+            raised = caught.raised if isinstance(caught, HandlerExitError) else caught
             # The text of a foreign error may hold anything; its type is what the host gets. SystemExit is no
             # exception: a handler does not end the process, and its caller must not wait for ever.
-            self._runtime.log(describe_failure(_title(call), error))
-            self._fail(work, f"{_title(call)} failed: {type(error).__name__}", error)
+            self._runtime.log(describe_failure(_title(call), raised))
+            self._fail(work, f"{_title(call)} failed: {type(raised).__name__}", raised)
         else:
             self._succeed(work, result)
         finally:
