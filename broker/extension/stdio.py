@@ -7,6 +7,7 @@ prints goes to stderr, and what is read from stdin is empty.
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import stat
 import sys
@@ -43,6 +44,9 @@ def run(app: Extension) -> None:
     os.close(nothing)
     sys.stdout.flush()
     os.dup2(2, 1)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # What is printed stands beside what is logged, in the order in which it was written.
+        sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
     with asyncio.Runner() as runner:
         status = runner.run(_serve(app, source, sink))
     if status:
