@@ -73,6 +73,8 @@ async def _feed(
             if not kind:
                 raise TypeError(f"a stream yields payloads of broker.wire.octet.stream_models, not {type(payload)}")
             send(kind, encode(payload))
+            # A host that is slow slows the model down, instead of having all of it wait here.
+            await runtime.drained()
             if kind in TERMINAL_KINDS:
                 break
             payload = await anext(payloads, None)

@@ -56,7 +56,8 @@ class _EventQueue:
 
 
 class Runtime:
-    """One process of ``app``. ``write`` takes bytes for the host, ``log`` lines for stderr, ``on_end`` the exit status.
+    """One process of ``app``. ``write`` takes bytes for the host, ``log`` lines for stderr, ``on_end`` the exit status;
+    ``drain`` waits until what was written has left.
 
     All methods are for the loop's thread, but for what :class:`~broker.extension.workers.Workers` says.
     """
@@ -70,6 +71,7 @@ class Runtime:
         write: Callable[[bytes], None],
         log: Callable[[str], None],
         on_end: Callable[[int], None],
+        drain: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
         self.app: Extension = app
         self.loop: asyncio.AbstractEventLoop = loop
@@ -81,6 +83,7 @@ class Runtime:
         self.calls: CallTable = CallTable(self)
         self._write = write
         self._on_end = on_end
+        self._drain = drain
         self._thread = threading.get_ident()
         self._events: dict[str, _EventQueue] = {}
         self._declared: list[asyncio.Future[None]] = []
@@ -109,6 +112,11 @@ class Runtime:
         """Write everything there is to send."""
         if data := self.connection.data_to_send():
             self._write(data)
+
+    async def drained(self) -> None:
+        """Wait until the host has room for what was written."""
+        if self._drain is not None:
+            await self._drain()
 
     # -- what authors ask for ------------------------------------------------------------------------------------------
 

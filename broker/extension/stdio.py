@@ -62,14 +62,16 @@ async def _serve(app: Extension, source: int, sink: int) -> int:
             ended.set_result(status)
 
     out = _Sink(loop, sink)
-    runtime = Runtime(app, loop=loop, workers=ThreadWorkers(loop), write=out.write, log=_log, on_end=end)
+    runtime = Runtime(
+        app, loop=loop, workers=ThreadWorkers(loop), write=out.write, log=_log, on_end=end, drain=out.drained
+    )
     out.on_broken = runtime.receive_eof
     app.set_process_runtime(runtime)
     reading = _Source(loop, source, runtime)
     try:
         reading.start()
         status = await ended
-        await out.drained()
+        await out.finish()
         return status
     finally:
         reading.close()
@@ -149,6 +151,10 @@ class _Sink:
                 self._loop.add_writer(self._descriptor, self._write_on)
 
     async def drained(self) -> None:
+        """Wait until all is written."""
+        await self._empty.wait()
+
+    async def finish(self) -> None:
         """Wait until all is written, or the host has had its time to read it."""
         try:
             await asyncio.wait_for(self._empty.wait(), HANDLER_FINISH_MS / 1000)
