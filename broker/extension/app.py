@@ -16,7 +16,6 @@ Decorators check at once what they are given, so that wrong use fails where it s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from inspect import isasyncgenfunction
 from typing import Any, Final, Literal, TypeVar, overload
@@ -24,12 +23,13 @@ from typing import Any, Final, Literal, TypeVar, overload
 from broker.bus import Field
 from broker.bus.fields import topic_fault
 from broker.bus.typed import TypedTopic
-from broker.errors import BrokerError, UsageError
+from broker.errors import UsageError
 from broker.extension.context import Context
-from broker.extension.declaration import API_VERSIONS, ApiVersion, Declaration
+from broker.extension.declaration import ApiVersion, Declaration
 from broker.extension.events import TopicAvailability
 from broker.extension.handlers import Handler, description_of, is_async, plain_handler
 from broker.extension.host import HostServices
+from broker.extension.names import check_identity, check_services, suggestion
 from broker.extension.runtime import Runtime
 from broker.extension.scope import CURRENT
 from broker.extension.topics import Event, P, Topic, own_topic_name, read_fields
@@ -37,23 +37,18 @@ from broker.limits import (
     CONCURRENT_CALLS,
     MAX_BUS_SUBSCRIPTIONS,
     MAX_BUS_TOPICS,
-    MAX_CONCURRENT_REQUESTS,
-    MAX_EXTENSION_NAME_BYTES,
     MAX_TOOLS,
 )
-from broker.wire.feature.features import FEATURES, LIFECYCLE_EVENTS, REQUIRED_FEATURES
+from broker.wire.feature.features import LIFECYCLE_EVENTS
 from broker.wire.octet.catalogue import tool_faults
-from broker.wire.octet.contract import BINDABLE
 from broker.wire.octet.manifest import HOOKS, SESSION_HOOKS
 from broker.wire.octet.models import ToolDefinition
-from broker.wire.octet.semver import Version
 from broker.wire.signature import Signature
 
 F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
 T = TypeVar("T")
 
-_NAME: Final = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
 _SERVED: Final = ("migration/detect", "migration/import", "resource/dispose")
 _SURFACES: Final = ("status", "header", "footer")
 
@@ -75,21 +70,8 @@ class Extension:
         uses: Iterable[str] = (),
         concurrency: int = CONCURRENT_CALLS,
     ) -> None:
-        if api not in API_VERSIONS:
-            hint = " (0.1 and 0.2 are spoken by hosts, not by this kit)" if api in ("0.1", "0.2") else ""
-            raise UsageError(f'api must be "0.3" or "0.4", not {api!a:.20}{hint}', path="api")
-        if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > MAX_EXTENSION_NAME_BYTES:
-            raise UsageError(
-                f"an extension's name is [a-z][a-z0-9-]*, at most {MAX_EXTENSION_NAME_BYTES} bytes, not {name!a:.80}",
-                path="name",
-            )
-        try:
-            Version.parse(version)
-        except BrokerError as error:
-            raise UsageError(f"version: {error}; write something like 1.0.0", path="version") from None
-        if not 1 <= concurrency <= MAX_CONCURRENT_REQUESTS:
-            raise UsageError(f"concurrency is 1 to {MAX_CONCURRENT_REQUESTS}, not {concurrency}", path="concurrency")
-        self.declaration: Declaration = Declaration(name, version, api, _services(api, uses), concurrency)
+        check_identity(name, version, api, concurrency)
+        self.declaration: Declaration = Declaration(name, version, api, check_services(api, uses), concurrency)
         self.host: HostServices = HostServices(self)
         self.handlers: dict[str, Handler] = {}
         self.event_handlers: dict[str, list[tuple[Handler, TypedTopic | None]]] = {}
@@ -251,7 +233,7 @@ class Extension:
         :class:`~broker.wire.feature.results.HookResult`.
         """
         if name not in HOOKS[self.api]:
-            raise UsageError(f"unknown hook {name!a:.80}{_suggestion(name, HOOKS['0.4'])}")
+            raise UsageError(f"unknown hook {name!a:.80}{suggestion(name, HOOKS['0.4'])}")
         if self.api == "0.3" and name not in SESSION_HOOKS:
             raise UsageError(
                 f'hook "{name}" is not run on API 0.3, which has {" and ".join(SESSION_HOOKS)}; '
@@ -289,7 +271,7 @@ class Extension:
         self._only_0_4("notice")
         family = method.partition("/")[0]
         if method not in LIFECYCLE_EVENTS and family not in ("message", "compaction", "dialog", "model"):
-            raise UsageError(f"unknown notification {method!a:.80}{_suggestion(method, LIFECYCLE_EVENTS)}")
+            raise UsageError(f"unknown notification {method!a:.80}{suggestion(method, LIFECYCLE_EVENTS)}")
         return self._handles(
             f"notice {method}", f'@app.notice("{method}")', "members", self.declaration.notices, method
         )
@@ -410,23 +392,3 @@ class Extension:
     def _only_0_3(self, what: str) -> None:
         if self.api != "0.3":
             raise UsageError(f'{what}: API 0.4 has no event bus; use Extension(..., api="0.3")')
-
-
-def _services(api: str, uses: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(uses, str):
-        raise UsageError(f'uses is a list of names: uses=["{uses}"]', path="uses")
-    names = tuple(dict.fromkeys(uses))
-    known = sorted(BINDABLE) if api == "0.3" else [name for name in FEATURES if name not in REQUIRED_FEATURES]
-    for name in names:
-        if name not in known:
-            kind = "capability" if api == "0.3" else "feature"
-            raise UsageError(f"uses: {name!a:.80} is no {kind} of API {api}{_suggestion(name, known)}", path="uses")
-    return names
-
-
-def _suggestion(name: object, known: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
-    known = list(known)
-    found = get_close_matches(str(name), known, n=1)
-    return f"; did you mean {found[0]}?" if found else f"; known are {', '.join(known)}"

@@ -14,7 +14,7 @@ from broker.errors import BrokerError, CapabilityMismatchError, InvalidParamsErr
 from broker.extension.bus_client import BusClient
 from broker.extension.connection import HostConnection, refusal_of_host
 from broker.extension.declaration import Declaration
-from broker.extension.events import HostCall, HostInfo, Initialized, Log
+from broker.extension.events import HostCall, HostInfo, Log
 from broker.limits import MAX_FRAME_BYTES
 from broker.wire.jsonrpc import ABSENT, Absent, Failure, Notification, Request, RequestId, Success, classify, failure
 from broker.wire.octet.contract import CAPABILITIES, METHODS, is_notification
@@ -181,7 +181,7 @@ class CanonicalHostConnection(HostConnection):
         self._framer.set_bound(self._bound)
         if _BUS in capabilities:
             self.bus = BusClient(self, self.declaration.topics, self.declaration.subscriptions)
-        self.info = HostInfo(
+        info = HostInfo(
             api_version=API_VERSION,
             octet_version=asked.octet_version,
             workspace=asked.workspace,
@@ -193,7 +193,7 @@ class CanonicalHostConnection(HostConnection):
             max_frame_bytes=self._bound,
             max_concurrent_requests=limits["max_concurrent_requests"],
         )
-        self.emit(Initialized(self.info))
+        self._begin(info)
 
     def _check_manifest(self, asked: InitializeRequest) -> None:
         name = _member(asked.extension, "name")

@@ -36,6 +36,7 @@ from broker.extension.events import (
     ConnectionEvent,
     HostCall,
     HostInfo,
+    Initialized,
     Log,
     NoticeReceived,
     OwnRequest,
@@ -243,6 +244,11 @@ class HostConnection(ABC):
     @abstractmethod
     def _model_of(self, call: HostCall) -> Any:
         """The record of a call's parameters, or :class:`~broker.errors.InvalidParamsError`; ``None`` without one."""
+
+    def _begin(self, info: HostInfo) -> None:
+        """The contract stands."""
+        self.info = info
+        self.emit(Initialized(info))
 
     def _on_call(self, call: HostCall, *, bypasses_slots: bool) -> None:
         """A request of the host whose method is fine."""

@@ -19,7 +19,7 @@ from broker.errors import (
 )
 from broker.extension.connection import HostConnection, refusal_of_host
 from broker.extension.declaration import Declaration
-from broker.extension.events import HostCall, HostInfo, Initialized
+from broker.extension.events import HostCall, HostInfo
 from broker.limits import MAX_FEATURE_LINE_BYTES
 from broker.wire.feature.envelope import Answer, Call, read_line
 from broker.wire.feature.features import FEATURES, HOOK_FEATURES, LIFECYCLE_EVENTS, REQUIRED_FEATURES
@@ -208,7 +208,7 @@ class FeatureHostConnection(HostConnection):
             },
         )
         flags = params.get("flag_values")
-        self.info = HostInfo(
+        info = HostInfo(
             api_version=API_VERSION,
             octet_version=str(params.get("octet_version", "")),
             workspace=str(params.get("workspace", "")),
@@ -224,7 +224,7 @@ class FeatureHostConnection(HostConnection):
             max_frame_bytes=self._bound,
             max_concurrent_requests=own,
         )
-        self.emit(Initialized(self.info))
+        self._begin(info)
 
     def _check_manifest(self, params: dict[str, Any], *, dynamic: bool) -> None:
         name, mine = _member(params, "extension", "name"), self.declaration

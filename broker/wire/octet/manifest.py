@@ -8,7 +8,7 @@ so a misspelt key never passes for a default. Source: octet wire notes, section 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from broker.errors import BrokerError, Fault, ManifestError
@@ -78,7 +78,12 @@ _HOOKS_0_4: Final = (
     "provider_context",
     "resources_discover",
 )
-HOOKS: Final = {"0.1": _HOOKS_0_1, "0.2": _HOOKS_0_2, "0.3": _HOOKS_0_2, "0.4": _HOOKS_0_4}
+HOOKS: Final[Mapping[str, tuple[str, ...]]] = {
+    "0.1": _HOOKS_0_1,
+    "0.2": _HOOKS_0_2,
+    "0.3": _HOOKS_0_2,
+    "0.4": _HOOKS_0_4,
+}
 """The hook names a manifest of each version may declare."""
 
 _LIFECYCLES_ISOLATED: Final = ("legacy_resident", "oneshot", "session")
