@@ -1,4 +1,4 @@
-"""What handlers other than tools may return, and what becomes of it on the wire. Nothing is guessed or repaired."""
+"""What hooks of 0.4, collections and services may return, and what becomes of it on the wire. Nothing is guessed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from broker.errors import ResultError
-from broker.extension.results import plain_json
+from broker.extension.results import disposition_json, plain_json
 from broker.wire.feature.models import ContextItem, StatusItem
 from broker.wire.feature.results import (
     CommandResult,
@@ -20,33 +20,26 @@ from broker.wire.feature.results import (
     decode_rendering,
     decode_status,
 )
+from broker.wire.jsonrpc import ABSENT
 from broker.wire.octet.migration_models import (
     MigrationDetectResult,
     MigrationImportResult,
     decode_detect_result,
     decode_import_result,
 )
-from broker.wire.octet.models import DISPOSITION, Continue, Defer, Deny
-from broker.wire.octet.schema import check, encode
+from broker.wire.octet.schema import encode
 
 
-def hook_json(given: Any, *, api: str) -> dict[str, Any]:
-    """The result of ``hook/run``. ``None`` is :class:`~broker.wire.octet.models.Continue`."""
-    given = Continue() if given is None else given
-    if isinstance(given, HookResult) and api == "0.4":
+def hook_json(given: Any) -> dict[str, Any]:
+    """The result of ``hook/run`` on 0.4. ``None`` is :class:`~broker.wire.octet.models.Continue`."""
+    if isinstance(given, HookResult):
         result = encode(given)
         result.update(result.pop("extra", {}))
         return result
-    if not isinstance(given, Continue | Deny | Defer):
-        raise ResultError(f"a hook returns None, Continue, Deny or Defer, not {type(given).__name__}")
-    disposition = DISPOSITION.encode(given)
-    if faults := check(DISPOSITION, disposition, "disposition"):
-        raise ResultError("; ".join(map(str, faults)), faults=faults)
-    if api == "0.3":
-        return {"disposition": disposition}
-    if isinstance(given, Defer):
+    disposition = disposition_json(given)
+    if disposition["kind"] == "defer":
         raise ResultError("API 0.4 has no Defer; return Continue or Deny")
-    action = HookDisposition(action=disposition["kind"], reason=given.reason)
+    action = HookDisposition(action=disposition["kind"], reason=disposition.get("reason", ABSENT))
     return {"disposition": encode(action), "context": [], "notifications": []}
 
 

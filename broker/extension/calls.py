@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 from attrs import define
 
 from broker.errors import BrokerError, CancelledError, InvalidParamsError, ResourceExhaustedError, ResultError
-from broker.extension.answers import hook_json, record_json, text_json
 from broker.extension.context import Context
 from broker.extension.events import HostCall
 from broker.extension.handlers import Handler
 from broker.extension.logs import describe_failure
-from broker.extension.results import ToolFailureError, cut_texts, failure_json, result_json
+from broker.extension.results import ToolFailureError, cut_texts, disposition_json, failure_json, result_json
 from broker.extension.workers import HandlerExitError
 from broker.limits import HANDLER_CANCEL_MS
 from broker.wire.octet.models import SessionEndHook, SessionStartHook
@@ -131,7 +130,11 @@ class CallTable:
             if isinstance(call.model, SessionStartHook | SessionEndHook):
                 payload = call.model.payload
             given = None if handler is None else await runtime.invoke(handler, payload, context=work.context)
-            return hook_json(given, api=api)
+            if api == "0.3":
+                return {"disposition": disposition_json(given)}
+            from broker.extension.answers import hook_json
+
+            return hook_json(given)
         if handler is None:
             if call.method in _EMPTY:
                 return _EMPTY[call.method]
@@ -141,7 +144,11 @@ class CallTable:
 
             return await accept(runtime, self, handler, call.model)
         if call.method in ("migration/detect", "migration/import"):
+            from broker.extension.answers import record_json
+
             return record_json(call.method, await runtime.invoke(handler, call.model, context=work.context))
+        from broker.extension.answers import text_json
+
         argument = call.params.get(_ARGUMENTS.get(call.method, ""), call.params)
         return text_json(call.method, argument, await runtime.invoke(handler, argument, context=work.context))
 

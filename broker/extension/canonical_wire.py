@@ -7,7 +7,7 @@ terminal semantics"; octet notes, sections 2 and 3.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from broker import canonical
 from broker.errors import BrokerError, CapabilityMismatchError, InvalidParamsError, ProtocolError, ResultError
@@ -18,19 +18,21 @@ from broker.extension.events import HostCall, HostInfo, Log
 from broker.limits import MAX_FRAME_BYTES
 from broker.wire.jsonrpc import ABSENT, Absent, Failure, Notification, Request, RequestId, Success, classify, failure
 from broker.wire.octet.contract import CAPABILITIES, METHODS, is_notification
-from broker.wire.octet.model_table import METHOD_MODELS, MODELS
 from broker.wire.octet.models import (
     API_VERSION,
     ENCODING,
     SCHEMA,
     CancelRequestParams,
     InitializeRequest,
+    ShutdownParams,
+    ToolCallParams,
     decode_hook_params,
 )
-from broker.wire.octet.schema import Union, decode, decode_union
+from broker.wire.octet.schema import decode
 
 _HOOKS: Final = "lifecycle_events"
 _BUS: Final = "event_bus"
+_CORE_PARAMS: Final[dict[str, type]] = {"tool/call": ToolCallParams, "shutdown": ShutdownParams}
 
 
 class CanonicalHostConnection(HostConnection):
@@ -38,7 +40,6 @@ class CanonicalHostConnection(HostConnection):
 
     def __init__(self, declaration: Declaration) -> None:
         super().__init__(declaration, bound=MAX_FRAME_BYTES)
-        self.bus: BusClient | None = None
         self._initializing: HostCall | None = None
 
     # -- frames --------------------------------------------------------------------------------------------------------
@@ -69,17 +70,11 @@ class CanonicalHostConnection(HostConnection):
 
     def _on_result(self, message: Success) -> None:
         method = self._method_of(message.id)
-        row = METHOD_MODELS.get(method)
-        model = MODELS[row.result] if row is not None and row.result is not None else None
         result, error = message.result, None
         # The bus reads its own answers: what they mean depends on the binding.
-        if model is not None and not method.startswith("bus/"):
+        if method in METHODS and not method.startswith("bus/"):
             try:
-                what = f"result of {method}"
-                if isinstance(model, Union):
-                    result = decode_union(model, result, what=what, error=ResultError)
-                else:
-                    result = decode(model, result, what=what, error=ResultError)
+                result = decode(_record(method, "result"), result, what=f"result of {method}", error=ResultError)
             except BrokerError as caught:
                 result, error = None, caught
         self._on_answer(message.id, result, error)
@@ -96,19 +91,16 @@ class CanonicalHostConnection(HostConnection):
         elif self.bus is not None and message.method == "bus/event":
             self.bus.on_event(message.params)
         else:
-            model = MODELS[METHOD_MODELS[message.method].params or ""]
-            assert isinstance(model, type)
             what = f"params of {message.method}"
-            self._on_notice(message.method, message.params, decode(model, message.params, what=what))
+            model: Any = decode(_record(message.method, "params"), message.params, what=what)
+            self._on_notice(message.method, message.params, model)
 
     # -- what is wire-specific about requests --------------------------------------------------------------------------
 
     def _model_of(self, call: HostCall) -> Any:
         if call.method == "hook/run":
             return decode_hook_params(call.params)
-        model = MODELS[METHOD_MODELS[call.method].params or ""]
-        assert isinstance(model, type)
-        return decode(model, call.params, what=f"params of {call.method}")
+        return decode(_record(call.method, "params"), call.params, what=f"params of {call.method}")
 
     def _check_may_send(self, method: str) -> None:
         if self.closed or self.info is None:
@@ -226,6 +218,19 @@ class CanonicalHostConnection(HostConnection):
         chosen = [name for name in offer.optional_capabilities if name in wanted]
         methods = [name for name in offer.optional_methods if name in METHODS and METHODS[name].capability in chosen]
         return sorted((*offer.required_capabilities, *chosen)), sorted((*offer.required_methods, *methods))
+
+
+def _record(method: str, which: Literal["params", "result"]) -> type:
+    """The record of what a method carries."""
+    if which == "params" and method in _CORE_PARAMS:
+        return _CORE_PARAMS[method]
+    # The table brings the records of every service along, which most extensions never need.
+    from broker.wire.octet.model_table import METHOD_MODELS, MODELS
+
+    name = getattr(METHOD_MODELS[method], which)
+    model = MODELS[name]
+    assert isinstance(model, type), f"{name} is no single record"
+    return model
 
 
 def _member(value: Any, *path: str) -> Any:

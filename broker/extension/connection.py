@@ -28,6 +28,7 @@ from broker.errors import (
     ResourceExhaustedError,
     UsageError,
 )
+from broker.extension.bus_client import BusClient
 from broker.extension.declaration import Declaration
 from broker.extension.events import (
     CallCancelled,
@@ -74,6 +75,7 @@ class HostConnection(ABC):
     def __init__(self, declaration: Declaration, *, bound: int) -> None:
         self.declaration = declaration
         self.info: HostInfo | None = None
+        self.bus: BusClient | None = None
         self.closed: bool = False
         self.draining: bool = False
         self._framer = LineFramer(bound)
@@ -339,6 +341,17 @@ class HostConnection(ABC):
         request.result = result
         request.error = error
         request.on_settled(request)
+
+
+def connect(declaration: Declaration) -> HostConnection:
+    """The connection of an extension over the wire of its version; the other wire is not even loaded."""
+    if declaration.api == "0.3":
+        from broker.extension.canonical_wire import CanonicalHostConnection
+
+        return CanonicalHostConnection(declaration)
+    from broker.extension.feature_wire import FeatureHostConnection
+
+    return FeatureHostConnection(declaration)
 
 
 def _request(request_id: int, method: str, params: Any) -> dict[str, Any]:

@@ -7,10 +7,8 @@ awaited in an ``async`` handler; a plain function gives the coroutine to :meth:`
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import attrs
 
@@ -18,23 +16,21 @@ from broker.errors import UsageError
 from broker.extension.events import HostInfo
 from broker.extension.scope import CURRENT
 from broker.limits import REQUEST_TIMEOUT_MS
-from broker.wire.feature.methods import Scope as Claim
-from broker.wire.feature.methods import find_method
-from broker.wire.feature.scope import OWNER, PARENT
 from broker.wire.jsonrpc import ABSENT
-from broker.wire.octet.models import ToolDefinition
-from broker.wire.octet.provider_models import (
-    ProviderAuthorizationResult,
-    ProviderCatalogResult,
-    ProviderDefinition,
-    ProviderModelDefinition,
-)
 from broker.wire.octet.schema import encode
-from broker.wire.octet.session_models import SessionLifecycleResult, ThemeSelectResult
 
+# Records are loaded by the requests that have them: most extensions make none of these, and all of them start.
 if TYPE_CHECKING:
     from broker.extension.app import Extension
     from broker.extension.runtime import Runtime
+    from broker.wire.octet.models import ToolDefinition
+    from broker.wire.octet.provider_models import (
+        ProviderAuthorizationResult,
+        ProviderCatalogResult,
+        ProviderDefinition,
+        ProviderModelDefinition,
+    )
+    from broker.wire.octet.session_models import SessionLifecycleResult, ThemeSelectResult
 
 T = TypeVar("T")
 
@@ -94,30 +90,24 @@ class HostServices:
 
     async def create_session(self) -> SessionLifecycleResult:
         """Have a durable session made, and stay in this one (``session_lifecycle``)."""
-        return await self._typed("session/create", SessionLifecycleResult)
+        return cast("SessionLifecycleResult", await self.request("session/create"))
 
     async def fork_session(self) -> SessionLifecycleResult:
         """Have the active session copied at its durable head, and stay in it."""
-        return await self._typed("session/fork", SessionLifecycleResult)
+        return cast("SessionLifecycleResult", await self.request("session/fork"))
 
     async def switch_session(self, session_id: str) -> SessionLifecycleResult:
         """Have another session of this workspace made the active one."""
-        return await self._typed("session/switch", SessionLifecycleResult, session_id=session_id)
+        return cast("SessionLifecycleResult", await self.request("session/switch", {"session_id": session_id}))
 
     async def reload_session(self) -> SessionLifecycleResult:
         """Have the active session read from disk again."""
-        return await self._typed("session/reload", SessionLifecycleResult)
+        return cast("SessionLifecycleResult", await self.request("session/reload"))
 
     async def select_theme(self, theme_id: str, *, role: str = "accent") -> ThemeSelectResult:
         """Ask for a theme of the host, for what this extension shows (``theme_selection``)."""
-        return await self._typed(
-            "theme/select",
-            ThemeSelectResult,
-            namespace=self._app.name,
-            theme_id=theme_id,
-            role=role,
-            scope="extension",
-        )
+        params = {"namespace": self._app.name, "theme_id": theme_id, "role": role, "scope": "extension"}
+        return cast("ThemeSelectResult", await self.request("theme/select", params))
 
     # -- 0.3: providers ------------------------------------------------------------------------------------------------
 
@@ -135,7 +125,7 @@ class HostServices:
 
     async def unregister_provider(self, provider_id: str) -> ProviderCatalogResult:
         """Take a provider back."""
-        return await self._typed("providers/unregister", ProviderCatalogResult, provider_id=provider_id)
+        return cast("ProviderCatalogResult", await self.request("providers/unregister", {"provider_id": provider_id}))
 
     def complete_providers(self) -> None:
         """Say that every provider there is at the start has been registered; later changes are still allowed."""
@@ -149,7 +139,7 @@ class HostServices:
         params = {"provider_id": provider_id, "action": action, "interactive": interactive}
         if scopes:
             params["scopes"] = list(scopes)
-        return await self._typed(method, ProviderAuthorizationResult, **params)
+        return cast("ProviderAuthorizationResult", await self.request(method, params))
 
     # -- 0.4 -----------------------------------------------------------------------------------------------------------
 
@@ -171,6 +161,9 @@ class HostServices:
 
     async def publish_artifact(self, data: bytes, mime_type: str) -> str:
         """Hand bytes to the host and get the id that image and audio parts name (``artifacts``); at most 256 KiB."""
+        import base64
+        import hashlib
+
         params = {
             "mime_type": mime_type,
             "size": len(data),
@@ -199,30 +192,32 @@ class HostServices:
     def _runtime(self, what: str) -> Runtime:
         return self._app.current_runtime(what)
 
-    async def _typed(self, method: str, kind: type[T], **params: Any) -> T:
-        result = await self.request(method, params)
-        assert isinstance(result, kind)
-        return result
-
     async def _declare(
         self, method: str, provider: ProviderDefinition, models: Sequence[ProviderModelDefinition]
     ) -> ProviderCatalogResult:
         members = {"provider": encode(provider), "models": [encode(model) for model in models]}
-        return await self._typed(method, ProviderCatalogResult, **members)
+        return cast("ProviderCatalogResult", await self.request(method, members))
 
     def _params(self, method: str, given: Any) -> dict[str, Any]:
         if given is None:
             given = {}
         params = encode(given) if attrs.has(type(given)) else dict(given)
-        row = find_method("0.4", method) if self._app.api == "0.4" else None
-        if row is None or row.scope is Claim.FREE:
+        return params if self._app.api == "0.3" else self._with_scope(method, params)
+
+    def _with_scope(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """The parameters of a request of 0.4 with what it is made for."""
+        from broker.wire.feature.methods import Scope, find_method
+        from broker.wire.feature.scope import OWNER, PARENT
+
+        row = find_method("0.4", method)
+        if row is None or row.scope is Scope.FREE:
             return params
         scope = CURRENT.get()
         call = scope.call if scope is not None else None
         if call is not None and params.get(PARENT, ABSENT) is ABSENT:
             params[PARENT] = call.request_id
             owner = call.host_context.get("resource_owner")
-            if row.scope is Claim.PARENT_AND_OWNER and isinstance(owner, dict):
+            if row.scope is Scope.PARENT_AND_OWNER and isinstance(owner, dict):
                 params.setdefault(OWNER, owner)
         if PARENT not in params and OWNER not in params:
             raise UsageError(

@@ -27,7 +27,7 @@ def check_identity(name: Any, version: Any, api: Any, concurrency: Any) -> None:
             path="name",
         )
     try:
-        Version.parse(version)
+        Version.parse(version if isinstance(version, str) else repr(version))
     except BrokerError as error:
         raise UsageError(f"version: {error}; write something like 1.0.0", path="version") from None
     if type(concurrency) is not int or not 1 <= concurrency <= MAX_CONCURRENT_REQUESTS:

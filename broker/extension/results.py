@@ -1,4 +1,4 @@
-"""What a tool may return, and what becomes of it on the wire."""
+"""What tools and hooks may return, and what becomes of it on the wire."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from attrs import field, frozen
 
 from broker import canonical
 from broker.errors import CanonicalError, ResultError
-from broker.wire.feature.results import FeatureToolResult
 from broker.wire.jsonrpc import ABSENT
-from broker.wire.octet.models import ToolCallResult
-from broker.wire.octet.schema import decode, encode
+from broker.wire.octet.models import DISPOSITION, Continue, Defer, Deny, ToolCallResult
+from broker.wire.octet.schema import check, decode, encode
 from broker.wire.quoting import scalar
 
 _NOTICE_BYTES: Final = 64
@@ -44,7 +43,7 @@ def result_json(value: Any, *, api: str) -> dict[str, Any]:
     any other JSON value, and an attrs instance, becomes structured content beside its JSON text. Raises
     :class:`~broker.errors.ResultError` for a value over a bound of the wire or none that it holds.
     """
-    if isinstance(value, ToolCallResult | FeatureToolResult):
+    if isinstance(value, _model(api)):
         return _checked(encode(value), api)
     if not isinstance(value, Result):
         value = _as_result(value)
@@ -62,6 +61,17 @@ def result_json(value: Any, *, api: str) -> dict[str, Any]:
 def failure_json(text: str) -> dict[str, Any]:
     """The result of ``tool/call`` for a tool that failed."""
     return {"content": [{"type": "text", "text": scalar(text)}], "is_error": True, "metadata": None}
+
+
+def disposition_json(given: Any) -> dict[str, Any]:
+    """The disposition a hook returned; ``None`` is :class:`~broker.wire.octet.models.Continue`."""
+    given = Continue() if given is None else given
+    if not isinstance(given, Continue | Deny | Defer):
+        raise ResultError(f"a hook returns None, Continue, Deny or Defer, not {type(given).__name__}")
+    disposition = DISPOSITION.encode(given)
+    if faults := check(DISPOSITION, disposition, "disposition"):
+        raise ResultError("; ".join(map(str, faults)), faults=faults)
+    return disposition  # type: ignore[no-any-return]
 
 
 def cut_texts(result: dict[str, Any], excess: int) -> dict[str, Any]:
@@ -118,8 +128,17 @@ def _checked(result: dict[str, Any], api: str) -> dict[str, Any]:
                 canonical.size(result.get(member))
             except CanonicalError as error:
                 raise ResultError(f"its {member} is not what API 0.3 holds: {error}") from None
-    decode(ToolCallResult if api == "0.3" else FeatureToolResult, result, what="its result", error=ResultError)
+    decode(_model(api), result, what="its result", error=ResultError)
     return result
+
+
+def _model(api: str) -> type:
+    """The record of a result in ``api``."""
+    if api == "0.3":
+        return ToolCallResult
+    from broker.wire.feature.results import FeatureToolResult
+
+    return FeatureToolResult
 
 
 def _prefix(text: str, budget: int) -> str:

@@ -19,8 +19,7 @@ from broker.bus import Receipt
 from broker.errors import BrokerError, CapabilityMismatchError, TimedOutError, UnavailableError, UsageError
 from broker.extension.bus_client import BusClient, TopicState
 from broker.extension.calls import CallTable
-from broker.extension.canonical_wire import CanonicalHostConnection
-from broker.extension.connection import HostConnection
+from broker.extension.connection import HostConnection, connect
 from broker.extension.context import Context
 from broker.extension.events import (
     BusEvent,
@@ -36,7 +35,6 @@ from broker.extension.events import (
     ShutdownReceived,
     TopicAvailability,
 )
-from broker.extension.feature_wire import FeatureHostConnection
 from broker.extension.handlers import Handler
 from broker.extension.logs import describe_failure
 from broker.extension.scope import CURRENT, Scope
@@ -77,9 +75,7 @@ class Runtime:
         self.loop: asyncio.AbstractEventLoop = loop
         self.workers: Workers = workers
         self.log: Callable[[str], None] = log
-        self.connection: HostConnection = (
-            CanonicalHostConnection(app.declaration) if app.api == "0.3" else FeatureHostConnection(app.declaration)
-        )
+        self.connection: HostConnection = connect(app.declaration)
         self.calls: CallTable = CallTable(self)
         self._write = write
         self._on_end = on_end
@@ -123,8 +119,7 @@ class Runtime:
     @property
     def bus(self) -> BusClient | None:
         """The bus, if this host has one for this process."""
-        connection = self.connection
-        return connection.bus if isinstance(connection, CanonicalHostConnection) else None
+        return self.connection.bus
 
     async def publish(self, topic: str, payload: dict[str, Any]) -> Receipt:
         """Publish on a declared topic, when its declaration stands."""
