@@ -6,7 +6,7 @@ from broker.bus import Bounds, Field, Receipt
 from broker.extension.app import Extension
 from broker.extension.context import Context
 from broker.extension.events import HostInfo, TopicAvailability
-from broker.extension.host import HostServices
+from broker.extension.host_client import HostClient
 from broker.extension.results import Result, ToolFailureError
 from broker.extension.topics import Event, Topic
 from broker.wire.octet.models import Continue, Defer, Deny, SessionBinding, SessionEnd, SessionStart
@@ -20,8 +20,8 @@ __all__ = [
     "Event",
     "Extension",
     "Field",
+    "HostClient",
     "HostInfo",
-    "HostServices",
     "Receipt",
     "Result",
     "SessionBinding",

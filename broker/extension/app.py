@@ -28,7 +28,7 @@ from broker.extension.context import Context
 from broker.extension.declaration import ApiVersion, Declaration
 from broker.extension.events import TopicAvailability
 from broker.extension.handlers import Handler, description_of, is_async, plain_handler
-from broker.extension.host import HostServices
+from broker.extension.host_client import HostClient
 from broker.extension.names import check_identity, check_services, suggestion
 from broker.extension.runtime import Runtime
 from broker.extension.scope import CURRENT
@@ -72,7 +72,7 @@ class Extension:
     ) -> None:
         check_identity(name, version, api, concurrency)
         self.declaration: Declaration = Declaration(name, version, api, check_services(api, uses), concurrency)
-        self.host: HostServices = HostServices(self)
+        self.host: HostClient = HostClient(self)
         self.handlers: dict[str, Handler] = {}
         self.event_handlers: dict[str, list[tuple[Handler, TypedTopic | None]]] = {}
         self.availability_handlers: dict[str, list[Handler]] = {}

@@ -187,11 +187,12 @@ class HostConnection(ABC):
                 observed=MAX_EXTENSION_REQUEST_IDS + 1,
                 maximum=MAX_EXTENSION_REQUEST_IDS,
             )
-        self._check_size(method, self._encode(_request(MAX_EXTENSION_REQUEST_IDS, method, params)))
         request = OwnRequest(method, params, on_settled)
         if len(self._own) < MAX_EXTENSION_REQUESTS_OUTSTANDING:
             self._send_request(request)
         elif len(self._queued) < MAX_OWN_REQUESTS_QUEUED:
+            # Under the longest id it can get, so that it still fits when its turn comes.
+            self._check_size(method, self._encode(_request(MAX_EXTENSION_REQUEST_IDS, method, params)))
             self._queued.append(request)
         else:
             raise ResourceExhaustedError(
@@ -331,10 +332,12 @@ class HostConnection(ABC):
             )
 
     def _send_request(self, request: OwnRequest) -> None:
+        frame = self._encode(_request(self._last_id + 1, request.method, request.params))
+        self._check_size(request.method, frame)
         self._last_id += 1
         request.id = self._last_id
         self._own[request.id] = request
-        self._send(self._encode(_request(request.id, request.method, request.params)))
+        self._send(frame)
 
     def _settle(self, request: OwnRequest, *, result: Any = None, error: BrokerError | None = None) -> None:
         request.settled = True

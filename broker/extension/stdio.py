@@ -30,7 +30,9 @@ _MANIFEST_VARIABLE = "OCTET_EXTENSION_MANIFEST"
 
 def run(app: Extension) -> None:
     """Serve the host over the standard streams; see :meth:`broker.extension.Extension.run`."""
-    if sys.stdin is not None and sys.stdin.isatty():
+    if sys.stdin is None:
+        _leave(f"{app.name} is an octet extension, and has no stdin to hear a host on.\n{_how(app)}")
+    if sys.stdin.isatty():
         _leave(f"{app.name} is an octet extension: a host starts it and talks to it over pipes.\n{_how(app)}")
     try:
         manifest = _manifest_beside_program()

@@ -56,10 +56,12 @@ class ThreadWorkers:
             variables, function, future = self._jobs.get()
             value: Any = None
             failure: BaseException | None = None
-            try:
-                value = variables.run(function)
-            except BaseException as error:
-                failure = error
+            # One that nobody waits for any more, and that has not begun, need not run.
+            if not future.cancelled():
+                try:
+                    value = variables.run(function)
+                except BaseException as error:
+                    failure = error
             try:
                 self._loop.call_soon_threadsafe(self._done, future, value, failure)
             except RuntimeError:

@@ -23,7 +23,7 @@ from attrs import define, field
 
 from broker.errors import UsageError
 from broker.extension import Extension
-from broker.extension.logs import bounded
+from broker.extension.logs import bounded, describe_failure
 from broker.extension.runtime import Runtime
 from broker.extension.workers import settle
 from broker.host import ProcessLink
@@ -137,6 +137,8 @@ class HostedExtension(ScriptedProcess):
             on_end=self.exit,
         )
 
+        self._loop.set_exception_handler(self._on_stray_failure)
+
     def hear(self, data: bytes) -> None:
         """Take bytes from the host, in any chunks."""
         self._run(lambda: self.runtime.receive(data))
@@ -164,6 +166,11 @@ class HostedExtension(ScriptedProcess):
         self._loop.run_until_idle()
         if self.exit_status is not None:
             self._close()
+
+    def _on_stray_failure(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        what = str(context.get("message"))
+        self.runtime.log(describe_failure(what, error) if isinstance(error, BaseException) else what)
 
     def _close(self) -> None:
         for task in asyncio.all_tasks(self._loop):

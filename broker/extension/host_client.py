@@ -1,8 +1,8 @@
 """The services of the host, as an extension asks for them: ``app.host``.
 
-Methods with a name of their own cover what both sides of the reference spell out; :meth:`HostServices.request` takes
+Methods with a name of their own cover what both sides of the reference spell out; :meth:`HostClient.request` takes
 any other. On 0.4 a request is made for the request of the host that is being worked on: that is filled in. Each is
-awaited in an ``async`` handler; a plain function gives the coroutine to :meth:`HostServices.wait`.
+awaited in an ``async`` handler; a plain function gives the coroutine to :meth:`HostClient.wait`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class HostServices:
+class HostClient:
     """What the host does for an extension. Refusals are typed: :class:`~broker.errors.BrokerError`.
 
     A service that is not among the extension's ``uses`` is refused at once, with what to write; one the host does not
