@@ -27,7 +27,7 @@ from broker.errors import UsageError
 from broker.extension.context import Context
 from broker.extension.declaration import ApiVersion, Declaration
 from broker.extension.events import TopicAvailability
-from broker.extension.handlers import Handler, description_of, is_async, plain_handler
+from broker.extension.handlers import Handler, check_given, description_of, is_async, name_of, plain_handler
 from broker.extension.host_client import HostClient
 from broker.extension.names import check_identity, check_services, suggestion
 from broker.extension.runtime import Runtime
@@ -120,7 +120,7 @@ class Extension:
         """
 
         def decorate(function: F) -> F:
-            self._add_tool(function, name or function.__name__, timeout_ms, truncate)
+            self._add_tool(function, name_of("@app.tool", function, name), timeout_ms, truncate)
             return function
 
         return decorate if function is None else decorate(function)
@@ -138,7 +138,7 @@ class Extension:
         """
 
         def decorate(function: F) -> F:
-            chosen = name or function.__name__
+            chosen = name_of("@app.command", function, name)
             self._only_0_4("commands")
             if chosen in self.declaration.commands:
                 raise UsageError(f'command "{chosen}" is there twice; name one of them, @app.command(name="...")')
@@ -195,16 +195,11 @@ class Extension:
         own = topic if isinstance(topic, Topic) else None
         name = self._subscribable(topic.name if own else topic, "@app.on")
         typed = own._typed if own is not None else None if read_as is None else read_fields(name, read_as)[1]
-        if name not in self.event_handlers and len(self.event_handlers) >= MAX_BUS_SUBSCRIPTIONS:
-            raise UsageError(
-                f"@app.on({name}): a process has at most {MAX_BUS_SUBSCRIPTIONS} subscriptions", topic=name
-            )
 
         def decorate(function: F) -> F:
             handler = plain_handler("@app.on", function, "event")
+            self._subscribe(name, "@app.on")
             self.event_handlers.setdefault(name, []).append((handler, typed))
-            if name not in self.declaration.subscriptions:
-                self.declaration.subscriptions.append(name)
             return function
 
         return decorate
@@ -212,12 +207,13 @@ class Extension:
     def on_availability(
         self, topic: str, /
     ) -> Callable[[Callable[[TopicAvailability], R]], Callable[[TopicAvailability], R]]:
-        """Have a function called when a topic that is subscribed to gets or loses its publisher."""
+        """Have a function called when a topic gets or loses its publisher; that is a subscription too."""
         self._only_0_3("subscriptions")
         name = self._subscribable(topic, "@app.on_availability")
 
         def decorate(function: Callable[[TopicAvailability], R]) -> Callable[[TopicAvailability], R]:
             handler = plain_handler("@app.on_availability", function, "change")
+            self._subscribe(name, "@app.on_availability")
             self.availability_handlers.setdefault(name, []).append(handler)
             return function
 
@@ -232,6 +228,7 @@ class Extension:
         0.4 has) and returns ``None``, :class:`Continue`, :class:`Deny`, :class:`Defer`, or on 0.4 a
         :class:`~broker.wire.feature.results.HookResult`.
         """
+        check_given("@app.hook", name, "session_start")
         if name not in HOOKS[self.api]:
             raise UsageError(f"unknown hook {name!a:.80}{suggestion(name, HOOKS['0.4'])}")
         if self.api == "0.3" and name not in SESSION_HOOKS:
@@ -250,6 +247,7 @@ class Extension:
     def status(self, surface: Literal["status", "header", "footer"], /) -> Callable[[F], F]:
         """Have a function called for what a surface shows (0.4): it returns a text, a ``StatusItem`` or ``None``."""
         self._only_0_4("status")
+        check_given("@app.status", surface, "status")
         if surface not in _SURFACES:
             raise UsageError(f"a surface is {', '.join(_SURFACES)}, not {surface!a:.80}")
         what = f'@app.status("{surface}")'
@@ -264,11 +262,13 @@ class Extension:
     def render(self, tool: str, /) -> Callable[[F], F]:
         """Have a function render what a tool did (0.4): it takes the call and returns ``Segment`` items or a text."""
         self._only_0_4("render")
+        check_given("@app.render", tool, "a_tool")
         return self._handles(f"render {tool}", f'@app.render("{tool}")', "call", self.declaration.renders, tool)
 
     def notice(self, method: str, /) -> Callable[[F], F]:
         """Have a function called for a lifecycle notification (0.4) such as ``turn/settled``; it takes its members."""
         self._only_0_4("notice")
+        check_given("@app.notice", method, "turn/settled")
         family = method.partition("/")[0]
         if method not in LIFECYCLE_EVENTS and family not in ("message", "compaction", "dialog", "model"):
             raise UsageError(f"unknown notification {method!a:.80}{suggestion(method, LIFECYCLE_EVENTS)}")
@@ -278,6 +278,7 @@ class Extension:
 
     def serves(self, method: str, /) -> Callable[[F], F]:
         """Have a function answer ``migration/detect`` or ``/import`` (0.3): record in, record out."""
+        check_given("@app.serves", method, "migration/detect")
         known = [name for name in _SERVED if name.startswith("migration/") is (self.api == "0.3")]
         if method not in known:
             raise UsageError(f"@app.serves on API {self.api} knows {', '.join(known)}, not {method!a:.80}")
@@ -384,6 +385,15 @@ class Extension:
             hint = "" if "." in topic else f"; did you mean bus.{self.name}.{topic}?"
             raise UsageError(f"{what}({topic!a:.100}): {fault.problem}{hint}", topic=topic)
         return topic
+
+    def _subscribe(self, topic: str, what: str) -> None:
+        known = self.declaration.subscriptions
+        if topic in known:
+            return
+        if len(known) >= MAX_BUS_SUBSCRIPTIONS:
+            text = f"{what}({topic}): a process has at most {MAX_BUS_SUBSCRIPTIONS} subscriptions"
+            raise UsageError(text, topic=topic)
+        known.append(topic)
 
     def _only_0_4(self, what: str) -> None:
         if self.api != "0.4":

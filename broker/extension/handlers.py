@@ -38,6 +38,26 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
+def name_of(what: str, function: Any, given: str | None) -> str:
+    """The name a decorated function gets; raises :class:`~broker.errors.UsageError` for what is no such function."""
+    if isinstance(function, str):
+        raise UsageError(f'{what} takes the name by its keyword: {what}(name="{function}")')
+    if not callable(function):
+        raise UsageError(f"{what} decorates a function, not {type(function).__name__}")
+    name = given or getattr(function, "__name__", None)
+    if name is None:
+        raise UsageError(f'{what}: {type(function).__name__} has no name; give one, {what}(name="...")')
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise UsageError(f"{what}: {name} is a generator; return a list instead", path=name)
+    return str(name)
+
+
+def check_given(what: str, name: Any, example: str) -> None:
+    """Raise :class:`~broker.errors.UsageError` for a decorator that was put above a function without its name."""
+    if not isinstance(name, str):
+        raise UsageError(f'{what} takes a name, not {type(name).__name__}; write {what}("{example}") above it')
+
+
 def description_of(what: str, function: Callable[..., Any]) -> str:
     """The docstring, which is what models or people read; wrong use raises :class:`~broker.errors.UsageError`."""
     description = inspect.cleandoc(function.__doc__ or "")

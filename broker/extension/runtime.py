@@ -40,7 +40,7 @@ from broker.extension.logs import describe_failure
 from broker.extension.scope import CURRENT, Scope
 from broker.extension.topics import read_event
 from broker.extension.workers import Workers
-from broker.limits import BINDING_WAIT_MS, HANDLER_FINISH_MS, MAX_EVENTS_QUEUED, REQUEST_TIMEOUT_MS
+from broker.limits import BINDING_WAIT_MS, HANDLER_FINISH_MS, MAX_EVENTS_QUEUED, MAX_FRAME_BYTES, REQUEST_TIMEOUT_MS
 
 if TYPE_CHECKING:
     from broker.extension.app import Extension
@@ -55,7 +55,7 @@ class _EventQueue:
 
 class Runtime:
     """One process of ``app``. ``write`` takes bytes for the host, ``log`` lines for stderr, ``on_end`` the exit status;
-    ``drain`` waits until what was written has left.
+    ``drain`` waits until what was written has left, ``backlog`` says how many bytes of it have not.
 
     All methods are for the loop's thread, but for what :class:`~broker.extension.workers.Workers` says.
     """
@@ -70,6 +70,7 @@ class Runtime:
         log: Callable[[str], None],
         on_end: Callable[[int], None],
         drain: Callable[[], Coroutine[Any, Any, None]] | None = None,
+        backlog: Callable[[], int] = lambda: 0,
     ) -> None:
         self.app: Extension = app
         self.loop: asyncio.AbstractEventLoop = loop
@@ -80,6 +81,7 @@ class Runtime:
         self._write = write
         self._on_end = on_end
         self._drain = drain
+        self._backlog = backlog
         self._thread = threading.get_ident()
         self._events: dict[str, _EventQueue] = {}
         self._declared: list[asyncio.Future[None]] = []
@@ -144,9 +146,10 @@ class Runtime:
             self.workers.wait(self._notify(method, params))
 
     def notify_if_agreed(self, name: str, method: str, params: dict[str, Any]) -> None:
-        """As :meth:`notify`, unless ``name`` was not selected."""
+        """As :meth:`notify`, unless ``name`` was not selected or a host that does not read has enough to catch up on."""
         info = self.connection.info
-        if info is not None and name in info.selected and not self.connection.closed:
+        agreed = info is not None and name in info.selected and not self.connection.closed
+        if agreed and self._backlog() < MAX_FRAME_BYTES:
             self.notify(method, params)
 
     def check_in_loop(self, instead: str) -> None:
@@ -237,7 +240,7 @@ class Runtime:
         try:
             while queue.waiting:
                 event = queue.waiting.popleft()
-                for handler, typed in self.app.event_handlers[topic]:
+                for handler, typed in self.app.event_handlers.get(topic, ()):
                     try:
                         read = read_event(event, typed)
                     except BrokerError as error:

@@ -65,7 +65,14 @@ async def _serve(app: Extension, source: int, sink: int) -> int:
 
     out = _Sink(loop, sink)
     runtime = Runtime(
-        app, loop=loop, workers=ThreadWorkers(loop), write=out.write, log=_log, on_end=end, drain=out.drained
+        app,
+        loop=loop,
+        workers=ThreadWorkers(loop),
+        write=out.write,
+        log=_log,
+        on_end=end,
+        drain=out.drained,
+        backlog=out.backlog,
     )
     out.on_broken = runtime.receive_eof
     app.set_process_runtime(runtime)
@@ -151,6 +158,10 @@ class _Sink:
             self._write_on()
             if self._waiting and not self._broken:
                 self._loop.add_writer(self._descriptor, self._write_on)
+
+    def backlog(self) -> int:
+        """Bytes that wait to be written."""
+        return sum(map(len, self._waiting))
 
     async def drained(self) -> None:
         """Wait until all is written."""

@@ -37,7 +37,7 @@ class Signature:
     @classmethod
     def of(cls, function: Callable[..., Any], context: type) -> Signature:
         """The signature of ``function``; raises :class:`UsageError` for one that has no schema."""
-        tool = function.__name__
+        tool = getattr(function, "__name__", type(function).__name__)
         try:
             known = typing.get_type_hints(function)
         except (NameError, TypeError) as error:

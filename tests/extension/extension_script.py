@@ -64,6 +64,13 @@ def never() -> str:
     return "late"
 
 
+@app.tool(timeout_ms=50)
+def hurry() -> str:
+    """Has not the time it needs."""
+    time.sleep(3600)
+    return "late"
+
+
 @app.tool
 def leave() -> str:
     """Tries to end the process."""

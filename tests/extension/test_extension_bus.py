@@ -364,6 +364,20 @@ def test_an_extension_may_hear_itself(world: Any, app: Extension) -> None:
     assert heard == [Report("once"), Report("again", line=1)]
 
 
+def test_availability_alone_is_a_subscription(world: Any) -> None:
+    app, other = checker(), Extension("board", "1.0.0")
+    seen: list[bool] = []
+
+    @other.on_availability("bus.checker.report")
+    async def changed(change: TopicAvailability) -> None:
+        seen.append(change.available)
+
+    world.add(other)
+    world.add(app)
+    assert world.text(app, "check", summary="a") == "1"
+    assert (seen, world.diagnostics()) == ([True], [])
+
+
 def test_events_that_wait_are_bounded(world: Any) -> None:
     app, other = checker(), Extension("board", "1.0.0")
     seen: list[int] = []

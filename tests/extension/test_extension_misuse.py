@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,36 @@ def test_tools_that_cannot_be(app: Extension) -> None:
     assert list(app.declaration.tools) == ["greet"]
 
 
+def test_decorators_that_are_put_wrongly(app: Extension) -> None:
+    def many() -> Any:
+        """Gives many."""
+        yield 1
+
+    later: Any = Extension("later", "1.0.0", api="0.4")
+    wrongly: Any = app
+    function = named("x")
+    for attempt, text in (
+        (lambda: wrongly.tool("greet"), '@app.tool takes the name by its keyword: @app.tool(name="greet")'),
+        (lambda: wrongly.tool(5), "@app.tool decorates a function, not int"),
+        (lambda: wrongly.tool(partial(function)), '@app.tool: partial has no name; give one, @app.tool(name="...")'),
+        (lambda: wrongly.tool(many), "@app.tool: many is a generator; return a list instead"),
+        (lambda: later.command("greet"), '@app.command takes the name by its keyword: @app.command(name="greet")'),
+        (
+            lambda: wrongly.hook(function),
+            '@app.hook takes a name, not function; write @app.hook("session_start") above it',
+        ),
+        (
+            lambda: later.status(function),
+            '@app.status takes a name, not function; write @app.status("status") above it',
+        ),
+        (
+            lambda: later.render(function),
+            '@app.render takes a name, not function; write @app.render("a_tool") above it',
+        ),
+    ):
+        assert refused(attempt) == text
+
+
 def test_too_many_tools(app: Extension) -> None:
     for number in range(256):
         app.tool(name=f"t{number}")(named("x"))
@@ -140,7 +171,9 @@ def test_subscriptions_that_cannot_be(app: Extension) -> None:
     for number in range(16):
         app.on(f"bus.a.t{number}")(lambda event: None)
     app.on("bus.a.t0")(lambda event: None)
-    assert refused(lambda: app.on("bus.a.more")) == "@app.on(bus.a.more): a process has at most 16 subscriptions"
+    assert refused(lambda: app.on("bus.a.more")(lambda event: None)) == (
+        "@app.on(bus.a.more): a process has at most 16 subscriptions"
+    )
 
 
 def test_hooks_that_cannot_be(app: Extension) -> None:

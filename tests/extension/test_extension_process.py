@@ -23,7 +23,7 @@ from broker.wire.octet.schema import encode
 SCRIPT = Path(__file__).with_name("extension_script.py")
 SOURCES = str(Path(broker.__file__).parents[1])
 BOUND_S = 20.0
-TOOLS = ["greet", "publish", "publish_plainly", "wait", "watch", "meet", "never", "leave"]
+TOOLS = ["greet", "publish", "publish_plainly", "wait", "watch", "meet", "never", "hurry", "leave"]
 
 
 class Process:
@@ -221,6 +221,12 @@ def test_a_thread_that_goes_on_is_answered_without_it(process: Process) -> None:
     process.call("greet", who="Ada")
     assert process.texts() == ["hello, Ada"]
     assert process.end().startswith("never goes on after it was cancelled; it was answered without it\n")
+
+
+def test_a_thread_that_takes_too_long(process: Process) -> None:
+    process.call("hurry")
+    answer = process.message()["result"]
+    assert (answer["is_error"], answer["content"][0]["text"]) == (True, "hurry took more than 50 ms")
 
 
 def test_a_tool_does_not_end_the_process(process: Process) -> None:
