@@ -21,7 +21,6 @@ from inspect import isasyncgenfunction
 from typing import Any, Final, Literal, TypeVar, overload
 
 from broker.bus import Field
-from broker.bus.fields import topic_fault
 from broker.bus.typed import TypedTopic
 from broker.errors import UsageError
 from broker.extension.context import Context
@@ -29,10 +28,10 @@ from broker.extension.declaration import ApiVersion, Declaration
 from broker.extension.events import TopicAvailability
 from broker.extension.handlers import Handler, check_given, description_of, is_async, name_of, plain_handler
 from broker.extension.host_client import HostClient
-from broker.extension.names import check_identity, check_services, suggestion
+from broker.extension.names import check_identity, check_services, check_version, suggestion
 from broker.extension.runtime import Runtime
 from broker.extension.scope import CURRENT
-from broker.extension.topics import Event, P, Topic, own_topic_name, read_fields
+from broker.extension.topics import Event, P, Topic, own_topic_name, read_fields, topic_given
 from broker.limits import (
     CONCURRENT_CALLS,
     MAX_BUS_SUBSCRIPTIONS,
@@ -193,7 +192,7 @@ class Extension:
         """
         self._only_0_3("subscriptions")
         own = topic if isinstance(topic, Topic) else None
-        name = self._subscribable(topic.name if own else topic, "@app.on")
+        name = topic_given("@app.on", topic.name if own else topic, self.name)
         typed = own._typed if own is not None else None if read_as is None else read_fields(name, read_as)[1]
 
         def decorate(function: F) -> F:
@@ -209,7 +208,7 @@ class Extension:
     ) -> Callable[[Callable[[TopicAvailability], R]], Callable[[TopicAvailability], R]]:
         """Have a function called when a topic gets or loses its publisher; that is a subscription too."""
         self._only_0_3("subscriptions")
-        name = self._subscribable(topic, "@app.on_availability")
+        name = topic_given("@app.on_availability", topic, self.name)
 
         def decorate(function: Callable[[TopicAvailability], R]) -> Callable[[TopicAvailability], R]:
             handler = plain_handler("@app.on_availability", function, "change")
@@ -378,14 +377,6 @@ class Extension:
 
         return decorate
 
-    def _subscribable(self, topic: Any, what: str) -> str:
-        if not isinstance(topic, str):
-            raise UsageError(f"{what} takes a topic's name, not {type(topic).__name__}; write {what}(NAME) above it")
-        if fault := topic_fault(topic):
-            hint = "" if "." in topic else f"; did you mean bus.{self.name}.{topic}?"
-            raise UsageError(f"{what}({topic!a:.100}): {fault.problem}{hint}", topic=topic)
-        return topic
-
     def _subscribe(self, topic: str, what: str) -> None:
         known = self.declaration.subscriptions
         if topic in known:
@@ -396,9 +387,7 @@ class Extension:
         known.append(topic)
 
     def _only_0_4(self, what: str) -> None:
-        if self.api != "0.4":
-            raise UsageError(f'{what}: API 0.3 has none; use Extension(..., api="0.4")')
+        check_version(what, self.api, "0.4")
 
     def _only_0_3(self, what: str) -> None:
-        if self.api != "0.3":
-            raise UsageError(f'{what}: API 0.4 has no event bus; use Extension(..., api="0.3")')
+        check_version(what, self.api, "0.3")

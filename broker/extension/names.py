@@ -34,6 +34,13 @@ def check_identity(name: Any, version: Any, api: Any, concurrency: Any) -> None:
         raise UsageError(f"concurrency is 1 to {MAX_CONCURRENT_REQUESTS}, not {concurrency!a:.80}", path="concurrency")
 
 
+def check_version(what: str, api: str, needed: str) -> None:
+    """Raise :class:`~broker.errors.UsageError` for what only the other version has."""
+    if api != needed:
+        problem = "has none" if needed == "0.4" else "has no event bus"
+        raise UsageError(f'{what}: API {api} {problem}; use Extension(..., api="{needed}")')
+
+
 def check_services(api: str, uses: Iterable[str]) -> tuple[str, ...]:
     """``uses``, if every name is an optional capability (0.3) or feature (0.4)."""
     if isinstance(uses, str):

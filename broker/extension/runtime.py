@@ -146,7 +146,7 @@ class Runtime:
             self.workers.wait(self._notify(method, params))
 
     def notify_if_agreed(self, name: str, method: str, params: dict[str, Any]) -> None:
-        """As :meth:`notify`, unless ``name`` was not selected or a host that does not read has enough to catch up on."""
+        """As :meth:`notify`, unless ``name`` was not selected, or the host has enough to catch up on."""
         info = self.connection.info
         agreed = info is not None and name in info.selected and not self.connection.closed
         if agreed and self._backlog() < MAX_FRAME_BYTES:

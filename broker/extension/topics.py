@@ -126,6 +126,16 @@ def own_topic_name(app: str, name: str) -> str:
     return full
 
 
+def topic_given(what: str, topic: Any, app: str) -> str:
+    """The topic a decorator was given; raises :class:`~broker.errors.UsageError` for what cannot be one."""
+    if not isinstance(topic, str):
+        raise UsageError(f"{what} takes a topic's name, not {type(topic).__name__}; write {what}(NAME) above it")
+    if fault := topic_fault(topic):
+        hint = "" if "." in topic else f"; did you mean bus.{app}.{topic}?"
+        raise UsageError(f"{what}({topic!a:.100}): {fault.problem}{hint}", topic=topic)
+    return topic
+
+
 def read_fields(name: str, described: type | Sequence[Field]) -> tuple[tuple[Field, ...], TypedTopic | None]:
     """The fields that an attrs class or a list of :class:`~broker.Field` says topic ``name`` has."""
     if isinstance(described, type):
