@@ -259,9 +259,8 @@ class _TurnWorkers:
 
 @process_of.register(Extension)
 def _(app: Extension, *, name: str | None = None, **fields: Any) -> ProcessPlan:
+    # ``name`` may be that of the function that made it; an extension has a name of its own, which owns its topics.
     mine = app.declaration
-    if name is not None and name != mine.name:
-        raise UsageError(f"{app} is called {mine.name}, it cannot be added as {name}", extension=mine.name)
     contributes: dict[str, Any] = {
         "tools": list(mine.tools),
         "commands": list(mine.commands),
