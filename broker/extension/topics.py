@@ -57,7 +57,7 @@ class Topic(Generic[P, T]):
     def publish(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Receipt]:
         """Publish, and wait for the host's receipt: admitted to every subscriber, under this sequence, at this time.
 
-        Before the binding, and while a new one is being taken up, it waits for up to 5 seconds. A refusal is the typed
+        Before the binding, and while a new one is being taken up, it waits for up to 2 seconds. A refusal is the typed
         :class:`~broker.errors.BrokerError`; the event is then not on the bus, and is not sent again. Awaited in an
         ``async`` handler; a plain function uses :meth:`publish_sync`.
         """

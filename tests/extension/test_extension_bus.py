@@ -277,7 +277,7 @@ def test_a_publication_waits_for_its_binding(make_world: Any, app: Extension) ->
     call = world.begin_call(app, "fail")
     world.driver.advance(BINDING_WAIT_MS)
     assert call.result().content[0].text == (
-        "bus.hello.step was not published: it is being declared, 5000 ms after the attempt"
+        "bus.hello.step was not published: it is being declared, 2000 ms after the attempt"
     )
     assert isinstance(caught[0], UnavailableError)
 
