@@ -28,6 +28,7 @@ class _Work:
     context: Context
     handler: Handler | None
     task: asyncio.Task[None] | None = None
+    started: bool = False
     timer: asyncio.TimerHandle | None = None
     grace: asyncio.TimerHandle | None = None
 
@@ -54,6 +55,12 @@ class CallTable:
         """The host gives a call up: an ``async`` handler is cancelled, a plain one may notice; then it is answered."""
         work = self._open.get(call)
         if work is None or work.task is None:
+            return
+        if not work.started:
+            # A task that is cancelled before its first step never gets to answer.
+            work.task.cancel()
+            self._settle_cancelled(work)
+            self._runtime.flush()
             return
         loop = self._runtime.loop
         if work.handler is None or work.handler.is_async:
@@ -90,6 +97,7 @@ class CallTable:
 
     async def _run(self, work: _Work) -> None:
         call = work.call
+        work.started = True
         try:
             result = await self._perform(work)
         except asyncio.CancelledError:

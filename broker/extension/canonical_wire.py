@@ -172,7 +172,7 @@ class CanonicalHostConnection(HostConnection):
         self._bound = limits["max_frame_bytes"]
         self._framer.set_bound(self._bound)
         if _BUS in capabilities:
-            self.bus = BusClient(self, self.declaration.topics, self.declaration.subscriptions)
+            self._attach(BusClient(self, self.declaration.topics, self.declaration.subscriptions))
         info = HostInfo(
             api_version=API_VERSION,
             octet_version=asked.octet_version,

@@ -248,6 +248,10 @@ class HostConnection(ABC):
     def _model_of(self, call: HostCall) -> Any:
         """The record of a call's parameters, or :class:`~broker.errors.InvalidParamsError`; ``None`` without one."""
 
+    def _attach(self, bus: BusClient) -> None:
+        """There is a bus."""
+        self.bus = bus
+
     def _begin(self, info: HostInfo) -> None:
         """The contract stands."""
         self.info = info

@@ -38,6 +38,7 @@ def publish_plainly() -> int:
 @app.tool
 async def wait() -> str:
     """Waits for ever."""
+    print("wait begins")
     await asyncio.sleep(3600)
     return "late"
 
@@ -45,6 +46,7 @@ async def wait() -> str:
 @app.tool
 def watch(context: Context) -> str:
     """Runs until it is cancelled."""
+    print("watch begins")
     while not context.cancelled:
         time.sleep(0.001)
     return f"noticed {context.reason}"
@@ -60,6 +62,7 @@ def meet(count: int) -> str:
 @app.tool
 def never() -> str:
     """Never returns."""
+    print("never begins")
     time.sleep(3600)
     return "late"
 

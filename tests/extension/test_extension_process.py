@@ -42,6 +42,7 @@ class Process:
         assert self.process.stdout is not None and self.process.stderr is not None
         self.stdout, self.stderr = self.process.stdout, self.process.stderr
         self._read = b""
+        self._logged = b""
         self._last_id = 0
 
     def send(self, **message: Any) -> None:
@@ -92,6 +93,15 @@ class Process:
         assert (declare["method"], declare["params"]["topic"]) == ("bus/declare", "bus.hello.report")
         self.send(id=declare["id"], result={"binding_id": binding})
 
+    def until_begun(self, *tools: str) -> None:
+        """Wait until these tools run, and forget that they said so."""
+        for tool in tools:
+            sign = f"{tool} begins\n".encode()
+            while sign not in self._logged:
+                assert select.select([self.stderr], [], [], BOUND_S)[0], f"{tool} does not begin"
+                self._logged += os.read(self.stderr.fileno(), 65_536)
+            self._logged = self._logged.replace(sign, b"", 1)
+
     def end(self, status: int = 0) -> str:
         """Close its input; its stderr, once it has exited with ``status``."""
         assert self.process.stdin is not None
@@ -100,7 +110,7 @@ class Process:
 
     def exited(self, status: int) -> str:
         assert self.process.wait(BOUND_S) == status, self.stderr.read()
-        return self.stderr.read().decode()
+        return (self._logged + self.stderr.read()).decode()
 
 
 @pytest.fixture
@@ -204,6 +214,7 @@ def test_more_requests_than_were_agreed_are_refused(process: Process) -> None:
 @pytest.mark.spec("octet.cancel.notification")
 def test_cancelling_a_coroutine_and_a_thread(process: Process) -> None:
     first, second = process.call("wait"), process.call("watch")
+    process.until_begun("wait", "watch")
     for call in (first, second):
         process.send(method="$/cancelRequest", params={"id": call, "reason": "user"})
     answers = {answer["id"]: answer for answer in (process.message(), process.message())}
@@ -216,6 +227,7 @@ def test_cancelling_a_coroutine_and_a_thread(process: Process) -> None:
 @pytest.mark.spec("octet.cancel.terminal-result")
 def test_a_thread_that_goes_on_is_answered_without_it(process: Process) -> None:
     call = process.call("never")
+    process.until_begun("never")
     process.send(method="$/cancelRequest", params={"id": call})
     assert process.message()["error"] == {"code": -32800, "message": "request cancelled"}
     process.call("greet", who="Ada")
@@ -239,6 +251,7 @@ def test_a_tool_does_not_end_the_process(process: Process) -> None:
 @pytest.mark.spec("octet.shutdown.terminal")
 def test_shutdown_with_calls_open(process: Process) -> None:
     calls = [process.call("wait"), process.call("never")]
+    process.until_begun("wait", "never")
     process.ask("shutdown", {})
     answers = [process.message() for _ in range(3)]
     assert [answer["id"] for answer in answers] == [*calls, 4]
@@ -251,6 +264,7 @@ def test_shutdown_with_calls_open(process: Process) -> None:
 def test_the_end_of_the_input_ends_it(process: Process, tool: str | None) -> None:
     if tool is not None:
         process.call(tool)
+        process.until_begun(tool)
     process.end(0)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pytest
 from attrs import frozen
 
+from broker import canonical
 from broker.extension import Context, Extension, Result, ToolFailureError
 from broker.host import HostSettings
 from broker.limits import HANDLER_CANCEL_MS
@@ -288,6 +289,40 @@ def test_a_tool_that_goes_on_is_answered_without_it(world: Any, app: Extension) 
     world.driver.advance(60_000)
     assert process.exit_status is None
     assert len(process_lines(world, process)) == count + 1
+
+
+@pytest.mark.spec("octet.cancel.every-request-ends-once")
+@pytest.mark.parametrize("kind", ["async", "plain"])
+def test_a_cancel_right_behind_its_call(world: Any, app: Extension, kind: str) -> None:
+    ran: list[str] = []
+
+    @app.tool(name="async")
+    async def patiently() -> str:
+        """Waits."""
+        ran.append("async")
+        return "done"
+
+    @app.tool
+    def plain() -> str:
+        """Does not wait."""
+        ran.append("plain")
+        return "done"
+
+    process = world.add(app)
+    process.sent.clear()
+    call = {"id": 70, "jsonrpc": "2.0", "method": "tool/call"}
+    cancel = {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 70, "reason": "user"}}
+    params = {"name": kind, "arguments": {}, "context": {}}
+    process.hear(canonical.encode({**call, "params": params}) + b"\n" + canonical.encode(cancel) + b"\n")
+    assert [canonical.decode(data.strip()) for data in process.sent] == [
+        {
+            "id": 70,
+            "jsonrpc": "2.0",
+            "error": {"code": -32800, "message": "request cancelled", "data": {"reason": "user"}},
+        }
+    ]
+    process.sent.clear()
+    assert (ran, world.diagnostics()) == ([], [])
 
 
 def test_a_result_after_the_cancel_is_the_answer(world: Any, app: Extension) -> None:
