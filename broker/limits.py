@@ -274,6 +274,7 @@ MAX_EVENTS_QUEUED: Final = _limit("MAX_EVENTS_QUEUED", 1_024, "events", "design"
 BINDING_WAIT_MS: Final = _limit("BINDING_WAIT_MS", 2_000, "ms", "design", "time a publication waits in such an extension for the binding and for its topic's declaration")
 HANDLER_CANCEL_MS: Final = _limit("HANDLER_CANCEL_MS", 1_500, "ms", "design", "time a cancelled handler has before its call is answered without it; less than the host's grace")
 HANDLER_FINISH_MS: Final = _limit("HANDLER_FINISH_MS", 1_000, "ms", "design", "time open handlers have at shutdown or the end of the input; less than the host's wait for the answer")
+PLAIN_TURN_MS: Final = _limit("PLAIN_TURN_MS", 60_000, "ms", "design", "real time a plain function of such an extension has in memory, where everything else stands still meanwhile")
 MAX_LOG_CHARS: Final = _limit("MAX_LOG_CHARS", 4_096, "characters", "design", "one message such an extension writes to stderr about itself; the middle is left out")
 
 # -- command line ------------------------------------------------------------------------------------------------------

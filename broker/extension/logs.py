@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import traceback
+from functools import partial
 from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
 from broker.errors import BrokerError
 from broker.limits import MAX_LOG_CHARS
@@ -18,6 +19,14 @@ def bounded(text: str) -> str:
         return text
     half = MAX_LOG_CHARS // 2 - 16
     return f"{text[:half]}\n[{len(text) - 2 * half} characters]\n{text[-half:]}"
+
+
+def describe_callable(function: Any) -> str:
+    """What a function is called, through whatever it is wrapped in."""
+    while isinstance(function, partial):
+        inner = next((item for item in function.args if callable(item)), None)
+        function = inner if inner is not None and not hasattr(function.func, "__code__") else function.func
+    return str(getattr(function, "__name__", type(function).__name__))
 
 
 def describe_failure(what: str, error: BaseException) -> str:

@@ -7,7 +7,6 @@ functions, and somewhere to write to. Time is the loop's.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -82,7 +81,6 @@ class Runtime:
         self._on_end = on_end
         self._drain = drain
         self._backlog = backlog
-        self._thread = threading.get_ident()
         self._events: dict[str, _EventQueue] = {}
         self._declared: list[asyncio.Future[None]] = []
         self._background: set[asyncio.Task[None]] = set()
@@ -139,7 +137,7 @@ class Runtime:
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
         """Tell the host something; from any thread."""
-        if threading.get_ident() == self._thread:
+        if self._is_on_loop:
             self.connection.notify(method, params)
             self.flush()
         else:
@@ -154,13 +152,20 @@ class Runtime:
 
     def check_in_loop(self, instead: str) -> None:
         """Raise unless the caller runs on the loop."""
-        if threading.get_ident() != self._thread:
+        if not self._is_on_loop:
             raise UsageError(f"a plain function cannot await; write {instead}")
 
     def check_in_worker(self, instead: str) -> None:
         """Raise unless the caller runs in a thread that may wait."""
-        if threading.get_ident() == self._thread:
+        if self._is_on_loop:
             raise UsageError(f"waiting here would stop the extension; write {instead}")
+
+    @property
+    def _is_on_loop(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self.loop
+        except RuntimeError:
+            return False
 
     # -- calling authors' functions ------------------------------------------------------------------------------------
 

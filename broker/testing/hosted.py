@@ -3,7 +3,7 @@
 Each process has an asyncio loop of its own whose time is the test's clock and which never waits: it runs until nothing
 is left to do now. ``async`` functions run on it. A plain function runs in a thread, but only while everything else
 stands still: the thread and the test take turns, so that the order is the same each time, and a plain function can
-wait for the bus. What really sleeps (``time.sleep``) really sleeps.
+wait for the bus. What really sleeps (``time.sleep``) really sleeps, and a socket or another process is not waited for.
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ import threading
 from collections.abc import Callable, Coroutine
 from contextvars import Context as Variables
 from contextvars import copy_context
+from functools import partial
 from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
 
 from attrs import define, field
 
 from broker.errors import UsageError
 from broker.extension import Extension
-from broker.extension.logs import bounded, describe_failure
+from broker.extension.logs import bounded, describe_callable, describe_failure
 from broker.extension.runtime import Runtime
 from broker.extension.workers import settle
 from broker.host import ProcessLink
+from broker.limits import PLAIN_TURN_MS
 from broker.testing.plan import ProcessPlan, make_manifest, process_of
 from broker.testing.scripted import ScriptedProcess
 
@@ -45,6 +47,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._asked = 0
         self._alarms: list[_Alarm] = []
         self._count = itertools.count()
+        self.workers: _TurnWorkers = _TurnWorkers(self)
         super().__init__(_Unwaiting())
 
     def time(self) -> float:
@@ -101,6 +104,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         heapq.heappush(self._alarms, alarm)
         return alarm.handle
 
+    def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+        """Run ``func`` at once, as a plain function of the extension: ``asyncio.to_thread`` comes here."""
+        return self.workers.run(partial(func, *args))
+
     def __del__(self) -> None:
         # A process that is killed has nobody who would close its loop.
         if not self.is_closed() and not self.is_running():
@@ -127,16 +134,14 @@ class HostedExtension(ScriptedProcess):
         super().__init__()
         self.app: Extension = app
         self._loop = VirtualLoop()
-        self._workers = _TurnWorkers(self._loop)
         self.runtime: Runtime = Runtime(
             app,
             loop=self._loop,
-            workers=self._workers,
+            workers=self._loop.workers,
             write=self.send_bytes,
             log=lambda text: self.send_stderr(bounded(text).encode("utf-8", "backslashreplace") + b"\n"),
             on_end=self.exit,
         )
-
         self._loop.set_exception_handler(self._on_stray_failure)
 
     def hear(self, data: bytes) -> None:
@@ -185,6 +190,7 @@ class _Turn:
     def __init__(self, workers: _TurnWorkers, function: Callable[[], Any], future: asyncio.Future[Any]) -> None:
         self._workers = workers
         self._future = future
+        self._name = describe_callable(function)
         self._mine = threading.Semaphore(0)
         self._loops = threading.Semaphore(0)
         self._asked: tuple[Coroutine[Any, Any, Any], Variables] | None = None
@@ -218,7 +224,11 @@ class _Turn:
         self._loops.release()
 
     def _wait_for_it(self) -> None:
-        self._loops.acquire()
+        if not self._loops.acquire(timeout=PLAIN_TURN_MS / 1000):
+            raise AssertionError(
+                f"{self._name} neither ended nor waited for its host within {PLAIN_TURN_MS} ms; "
+                "in memory a plain function waits for nothing else, as everything stands still meanwhile"
+            )
         if self._finished:
             self._thread.join()
             settle(self._future, self._value, self._failure)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from typing import Any, Literal
 
 import pytest
@@ -13,7 +14,7 @@ from broker import canonical
 from broker.extension import Context, Extension, Result, ToolFailureError
 from broker.host import HostSettings
 from broker.limits import HANDLER_CANCEL_MS
-from broker.testing import ManualClock
+from broker.testing import ManualClock, hosted
 from broker.wire.octet.models import TextPart
 
 
@@ -424,6 +425,36 @@ def test_background_work_on_the_tests_clock(world: Any, app: Extension) -> None:
     published.clear()
     world.driver.advance(1_000)
     assert [moment - start for moment in published] == [250, 500, 750, 1_000]
+
+
+def test_a_thread_of_asyncio(world: Any, app: Extension) -> None:
+    topic = app.topic("step", [])
+
+    @app.tool
+    async def work() -> list[int]:
+        """Has plain functions run in threads."""
+        first = await asyncio.to_thread(lambda: topic.publish_sync().sequence)
+        second = await asyncio.get_running_loop().run_in_executor(None, divmod, 7, 4)
+        return [first, *second]
+
+    world.add(app)
+    assert world.call(app, "work").structured_content == [1, 1, 3]
+
+
+def test_a_plain_function_that_blocks_is_told_so(world: Any, app: Extension, monkeypatch: pytest.MonkeyPatch) -> None:
+    forever = threading.Event()
+    monkeypatch.setattr(hosted, "PLAIN_TURN_MS", 20)
+
+    @app.tool
+    def block() -> str:
+        """Waits for another thread."""
+        forever.wait(20)
+        return "late"
+
+    world.add(app)
+    assert world.text(app, "block") == "block failed: AssertionError"
+    assert any("block neither ended nor waited for its host within 20 ms" in text for text in world.diagnostics())
+    forever.set()
 
 
 def test_the_context_tells_of_the_call(world: Any, app: Extension) -> None:
