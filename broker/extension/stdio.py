@@ -11,6 +11,8 @@ import io
 import os
 import stat
 import sys
+import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -49,10 +51,28 @@ def run(app: Extension) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # What is printed stands beside what is logged, in the order in which it was written.
         sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
-    with asyncio.Runner() as runner:
-        status = runner.run(_serve(app, source, sink))
+    # Not asyncio.run(): it waits for threads without an end.
+    loop = asyncio.new_event_loop()
+    try:
+        status = loop.run_until_complete(_serve(app, source, sink))
+    finally:
+        loop.close()
+    _leave_threads_behind(status)
     if status:
         sys.exit(status)
+
+
+def _leave_threads_behind(status: int) -> None:
+    """Give threads that Python would wait for a little time; then end without them, as a host would end it anyway."""
+    end = time.monotonic() + HANDLER_FINISH_MS / 1000
+    for thread in threading.enumerate():
+        if thread is threading.main_thread() or thread.daemon:
+            continue
+        thread.join(max(0.0, end - time.monotonic()))
+        if thread.is_alive():
+            _log(f"ended without the thread {thread.name}, which goes on")
+            sys.stdout.flush()
+            os._exit(status)
 
 
 async def _serve(app: Extension, source: int, sink: int) -> int:

@@ -67,6 +67,14 @@ def never() -> str:
     return "late"
 
 
+@app.tool
+async def borrow() -> str:
+    """Never returns from a thread of asyncio."""
+    print("borrow begins", flush=True)
+    await asyncio.to_thread(time.sleep, 3600)
+    return "late"
+
+
 @app.tool(timeout_ms=50)
 def hurry() -> str:
     """Has not the time it needs."""

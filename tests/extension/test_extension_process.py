@@ -23,7 +23,7 @@ from broker.wire.octet.schema import encode
 SCRIPT = Path(__file__).with_name("extension_script.py")
 SOURCES = str(Path(broker.__file__).parents[1])
 BOUND_S = 20.0
-TOOLS = ["greet", "publish", "publish_plainly", "wait", "watch", "meet", "never", "hurry", "leave"]
+TOOLS = ["greet", "publish", "publish_plainly", "wait", "watch", "meet", "never", "borrow", "hurry", "leave"]
 
 
 class Process:
@@ -260,12 +260,13 @@ def test_shutdown_with_calls_open(process: Process) -> None:
     assert process.exited(0) == "never goes on after it was cancelled; it was answered without it\n"
 
 
-@pytest.mark.parametrize("tool", [None, "wait", "never"])
+@pytest.mark.parametrize("tool", [None, "wait", "never", "borrow"])
 def test_the_end_of_the_input_ends_it(process: Process, tool: str | None) -> None:
     if tool is not None:
         process.call(tool)
         process.until_begun(tool)
-    process.end(0)
+    text = process.end(0)
+    assert text.startswith("ended without the thread asyncio_0, which goes on\n") is (tool == "borrow")
 
 
 def test_a_closed_output_ends_it(process: Process) -> None:
