@@ -266,6 +266,17 @@ EVENT_RETRY_CAP_MS: Final = _limit("EVENT_RETRY_CAP_MS", 5_000, "ms", "design", 
 FOLLOW_INTERVAL_MS: Final = _limit("FOLLOW_INTERVAL_MS", 200, "ms", "design", "time between two looks at an event file that is followed")
 EMITTER_CLOSE_MS: Final = _limit("EMITTER_CLOSE_MS", 5_000, "ms", "design", "time the command line leaves the consumers of its events at the end")
 
+# -- extensions made with the author's kit -----------------------------------------------------------------------------
+CONCURRENT_CALLS: Final = _limit("CONCURRENT_CALLS", 16, "requests", "design", "requests of the host an extension made with the kit works on at once, unless its author says otherwise")
+MAX_HANDLER_THREADS: Final = _limit("MAX_HANDLER_THREADS", 64, "threads", "design", "plain functions that run at once in such an extension; the others wait")
+MAX_OWN_REQUESTS_QUEUED: Final = _limit("MAX_OWN_REQUESTS_QUEUED", 1_024, "requests", "design", "requests of such an extension that wait because as many as the host takes are without an answer")
+MAX_EVENTS_QUEUED: Final = _limit("MAX_EVENTS_QUEUED", 1_024, "events", "design", "events of one topic that wait for their handler in such an extension; a newer one is dropped and counted")
+BINDING_WAIT_MS: Final = _limit("BINDING_WAIT_MS", 2_000, "ms", "design", "time a publication waits in such an extension for the binding and for its topic's declaration")
+HANDLER_CANCEL_MS: Final = _limit("HANDLER_CANCEL_MS", 1_500, "ms", "design", "time a cancelled handler has before its call is answered without it; less than the host's grace")
+HANDLER_FINISH_MS: Final = _limit("HANDLER_FINISH_MS", 1_000, "ms", "design", "time open handlers have at shutdown or the end of the input; less than the host's wait for the answer")
+PLAIN_TURN_MS: Final = _limit("PLAIN_TURN_MS", 60_000, "ms", "design", "real time a plain function of such an extension has in memory, where everything else stands still meanwhile")
+MAX_LOG_CHARS: Final = _limit("MAX_LOG_CHARS", 4_096, "characters", "design", "one message such an extension writes to stderr about itself; the middle is left out")
+
 # -- command line ------------------------------------------------------------------------------------------------------
 MAX_COMMAND_SECONDS: Final = _limit("MAX_COMMAND_SECONDS", 31_536_000, "s", "design", "a duration or timeout given on the command line")
 MAX_SHOWN_ANSWER_CHARS: Final = _limit("MAX_SHOWN_ANSWER_CHARS", 1_048_576, "characters", "design", "text of one model's answer that the command line keeps to show it; the stream is cancelled above")

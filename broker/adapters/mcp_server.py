@@ -34,7 +34,6 @@ from typing import Any, TypeVar
 from attrs import field, frozen
 
 from broker.adapters.files import write_whole
-from broker.adapters.signature import ArgumentError, Signature
 from broker.errors import BrokerError, ResourceExhaustedError, UsageError
 from broker.limits import (
     MAX_ARTIFACT_BYTES,
@@ -49,6 +48,7 @@ from broker.wire.mcp.serving import ServedCall, ServedTool, ServerPeer
 from broker.wire.odek.artifact_ref import file_uri
 from broker.wire.odek.envelope import RESULT_SCHEMA
 from broker.wire.quoting import scalar
+from broker.wire.signature import ArgumentError, Signature
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -107,7 +107,7 @@ def topic(name: str) -> Callable[[C], C]:
             raise UsageError(f"@topic({name!r}) on {cls.__qualname__}: {fault}", topic=name)
         if "__attrs_attrs__" not in cls.__dict__:
             raise UsageError(f"@topic on {cls.__qualname__}: put it above @attrs.frozen; it needs an attrs class")
-        setattr(cls, _ATTRIBUTE, _describe(name, cls))
+        setattr(cls, _ATTRIBUTE, describe(name, cls))
         return cls
 
     return decorate
@@ -121,7 +121,8 @@ def typed_topic(cls: type) -> TypedTopic:
     return found
 
 
-def _describe(name: str, cls: type) -> TypedTopic:
+def describe(name: str, cls: type) -> TypedTopic:
+    """What an attrs class says as the type of topic ``name``; :class:`UsageError` for one that cannot be."""
     # Imported by the first topic class: a bus without any need not wait for it.
     from cattrs import Converter
     from cattrs.gen import make_dict_structure_fn

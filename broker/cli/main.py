@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from broker.cli import call, check, migrate, run, tail
+from broker.cli import call, check, migrate, new, run, tail
 from broker.cli.arguments import limit, seconds, speed
 from broker.cli.exit_codes import BUDGET, FAILURE, SETUP, USAGE
 from broker.errors import BrokerError, BudgetExceededError, SetupError, UsageError
@@ -142,6 +142,19 @@ def _parser() -> argparse.ArgumentParser:
     command = _add(commands, "check", "check manifests and list every fault with its key path")
     command.add_argument("paths", metavar="PATH", nargs="+", type=Path, help=_PATHS)
     command.set_defaults(action=lambda given: check.check(given.paths))
+
+    command = _add(commands, "new", "write an extension that works, with tests that pass")
+    command.add_argument("name", metavar="NAME", help="its name, and that of its directory: [a-z][a-z0-9-]*")
+    command.add_argument(
+        "--family", choices=new.FAMILIES, default="octet", help="an octet extension (default) or an MCP server"
+    )
+    command.add_argument(
+        "--api", choices=new.API_VERSIONS, help="the version of an octet extension: 0.3, which has the bus, or 0.4"
+    )
+    command.add_argument(
+        "--dir", dest="directory", metavar="DIR", type=Path, default=Path(), help="where to write it (default: here)"
+    )
+    command.set_defaults(action=new.new)
     return parser
 
 

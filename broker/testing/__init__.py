@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from broker.testing.clock import ManualClock
     from broker.testing.faults import Fault, Faults, When, at, heard, sent
     from broker.testing.host import MemoryHost
+    from broker.testing.hosted import HostedExtension
     from broker.testing.memory import MemoryDriver
     from broker.testing.mixed import MixedHost, MixedSession
     from broker.testing.plan import HasProcess, ProcessPlan, make_manifest, process_of
@@ -37,6 +38,7 @@ _WHERE = {
     "assertions": ("Pattern", "Recorded", "entry"),
     "clock": ("ManualClock",),
     "search": ("FailingInterleaving", "explore", "find_failing_interleaving", "interleavings"),
+    "hosted": ("HostedExtension",),
     "faults": ("Fault", "Faults", "When", "at", "heard", "sent"),
     "host": ("MemoryHost",),
     "memory": ("MemoryDriver",),
@@ -59,6 +61,7 @@ __all__ = [
     "Fault",
     "Faults",
     "HasProcess",
+    "HostedExtension",
     "Interleaving",
     "ManualClock",
     "MemoryDriver",

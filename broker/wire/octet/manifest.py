@@ -8,7 +8,7 @@ so a misspelt key never passes for a default. Source: octet wire notes, section 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from broker.errors import BrokerError, Fault, ManifestError
@@ -42,6 +42,7 @@ from broker.wire.octet.semver import Requirement, Version
 
 __all__ = [
     "ENVIRONMENT_NAMES",
+    "HOOKS",
     "HOST_VERSION",
     "SESSION_HOOKS",
     "Capabilities",
@@ -77,7 +78,13 @@ _HOOKS_0_4: Final = (
     "provider_context",
     "resources_discover",
 )
-_HOOKS: Final = {"0.1": _HOOKS_0_1, "0.2": _HOOKS_0_2, "0.3": _HOOKS_0_2, "0.4": _HOOKS_0_4}
+HOOKS: Final[Mapping[str, tuple[str, ...]]] = {
+    "0.1": _HOOKS_0_1,
+    "0.2": _HOOKS_0_2,
+    "0.3": _HOOKS_0_2,
+    "0.4": _HOOKS_0_4,
+}
+"""The hook names a manifest of each version may declare."""
 
 _LIFECYCLES_ISOLATED: Final = ("legacy_resident", "oneshot", "session")
 _LIFECYCLES_SHARED: Final = ("workspace_service", "always", "pi_aggregate")
@@ -206,7 +213,7 @@ def _contributes(table: Table, api_version: str | None) -> Contributes:
         commands=table.identifiers("commands"),
         tool_renderers=table.identifiers("tool_renderers"),
         shortcuts=_shortcuts(table),
-        hooks=table.choices("hooks", _HOOKS[api_version or "0.4"]),
+        hooks=table.choices("hooks", HOOKS[api_version or "0.4"]),
         ui=table.choices("ui", ("status", "header", "footer")),
         flags=_flags(table),
         **{key: table.boolean(key) for key in booleans},

@@ -1,4 +1,7 @@
-"""What a typed function takes, as an input schema and as a check of the arguments that come for it."""
+"""What a typed function takes, as an input schema and as a check of the arguments that come for it.
+
+Both kits for authors, that of octet extensions and that of MCP servers, make tools from functions with it.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ class Signature:
     @classmethod
     def of(cls, function: Callable[..., Any], context: type) -> Signature:
         """The signature of ``function``; raises :class:`UsageError` for one that has no schema."""
-        tool = function.__name__
+        tool = getattr(function, "__name__", type(function).__name__)
         try:
             known = typing.get_type_hints(function)
         except (NameError, TypeError) as error:

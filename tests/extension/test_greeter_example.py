@@ -1,0 +1,87 @@
+"""The example of the guide, as a reader runs it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import broker
+from broker.adapters.blocking import BlockingHost
+from broker.extension import Event, Extension
+from broker.testing import MemoryHost
+from broker.wire.octet.models import TextPart
+
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "greeter"
+SOURCES = str(Path(broker.__file__).parents[1])
+
+
+@pytest.fixture
+def greeter() -> Any:
+    """The program as a module."""
+    spec = importlib.util.spec_from_file_location("greeter_example", EXAMPLE / "main.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[spec.name]
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """The example where its process finds the broker that is tested, whether or not that is installed."""
+    directory = tmp_path / "greeter"
+    shutil.copytree(EXAMPLE, directory)
+    manifest = directory / "extension.toml"
+    manifest.write_text(f"{manifest.read_text()}\n[entrypoint.env]\nPYTHONPATH = {json.dumps(SOURCES)}\n")
+    return directory
+
+
+def test_it_is_ten_lines() -> None:
+    lines = (EXAMPLE / "main.py").read_text().splitlines()
+    code = [line for line in lines if line and not line.startswith(("#", '"""', "from ", "if ", "    app.run"))]
+    assert len(code) <= 10
+
+
+def test_in_memory(greeter: Any) -> None:
+    board = Extension("board", "1.0.0")
+    seen: list[str] = []
+
+    @board.on("bus.greeter.greeted", greeter.Greeted)
+    def greeted(event: Event[Any]) -> None:
+        seen.append(event.value.who)
+
+    with MemoryHost() as host, host.open_session() as session:
+        session.start(greeter.app)
+        session.start(board)
+        assert session.call("greeter", "greet", {"who": "Ada"}).content == (TextPart(text="hello, Ada"),)
+        session.until(lambda: seen == ["Ada"])
+    greeter.app.check_manifest(EXAMPLE)
+
+
+def test_as_a_process(installed: Path) -> None:
+    with BlockingHost() as host:
+        session = host.open_session()
+        session.start(installed)
+        for who in ("Ada", "Grace"):
+            assert session.call("greeter", "greet", {"who": who}).content == (TextPart(text=f"hello, {who}"),)
+
+
+def test_on_the_command_line(installed: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "broker.cli", "call", installed, "greet", '{"who": "Ada"}'],
+        env={**os.environ, "PYTHONPATH": SOURCES},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "hello, Ada\n", "")
