@@ -269,4 +269,17 @@ EMITTER_CLOSE_MS: Final = _limit("EMITTER_CLOSE_MS", 5_000, "ms", "design", "tim
 # -- command line ------------------------------------------------------------------------------------------------------
 MAX_COMMAND_SECONDS: Final = _limit("MAX_COMMAND_SECONDS", 31_536_000, "s", "design", "a duration or timeout given on the command line")
 MAX_SHOWN_ANSWER_CHARS: Final = _limit("MAX_SHOWN_ANSWER_CHARS", 1_048_576, "characters", "design", "text of one model's answer that the command line keeps to show it; the stream is cancelled above")
+
+# -- conformance -------------------------------------------------------------------------------------------------------
+CONFORM_ANSWER_MS: Final = _limit("CONFORM_ANSWER_MS", 3_000, "ms", "design", "time an extension under test gets for one answer, unless the command line says otherwise")
+CONFORM_TOTAL_MS: Final = _limit("CONFORM_TOTAL_MS", 120_000, "ms", "design", "all scenarios of one extension under test together; what was not reached is skipped")
+CONFORM_QUIET_MS: Final = _limit("CONFORM_QUIET_MS", 150, "ms", "design", "time in which nothing may come, waited after a sign that what went before was read")
+CONFORM_HOST_MS: Final = _limit("CONFORM_HOST_MS", 15_000, "ms", "design", "time a host under test gets to end by itself")
+MAX_CONFORM_PROCESSES: Final = _limit("MAX_CONFORM_PROCESSES", 6, "processes", "design", "processes under test at once")
+MAX_CONFORM_EVIDENCE: Final = _limit("MAX_CONFORM_EVIDENCE", 3, "texts", "design", "observations reported for one rule")
+MAX_CONFORM_EVIDENCE_CHARS: Final = _limit("MAX_CONFORM_EVIDENCE_CHARS", 480, "characters", "design", "one such observation")
+MAX_CONFORM_TOOLS: Final = _limit("MAX_CONFORM_TOOLS", 16, "tools", "design", "tools of one extension that are called with made-up arguments")
+MAX_CONFORM_OUTPUT_BYTES: Final = _limit("MAX_CONFORM_OUTPUT_BYTES", 67_108_865, "bytes", "design", "output of one process under test that is kept and looked at")
+MAX_CONFORM_STDERR_BYTES: Final = _limit("MAX_CONFORM_STDERR_BYTES", 1_048_576, "bytes", "design", "stderr of one process under test over a handful of calls; more is a flood")
+MAX_SYNTHESIS_DEPTH: Final = _limit("MAX_SYNTHESIS_DEPTH", 8, "levels", "design", "nested schemas followed to make arguments up")
 # fmt: on
