@@ -27,6 +27,8 @@ from broker.wire.framing import LineFramer
 
 _DEATH_WAIT_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.002
+_PIECE_BYTES: Final = 100
+_LAST_BYTES: Final = 8
 _SURVIVOR_GRACE_SECONDS: Final = 0.25
 
 
@@ -166,11 +168,16 @@ class Probe:
         async with self._writing:
             return await self._write(data, self.now + seconds)
 
-    async def dribble(self, data: bytes, seconds: float = 5.0) -> bool:
-        """Write byte by byte, each when the one before it has been read; false as for :meth:`write`."""
+    async def dribble(self, data: bytes, single: int, seconds: float) -> bool:
+        """Write in pieces, each when the one before it has been read; false as for :meth:`write`.
+
+        The first ``single`` bytes and the last few are pieces of their own, those between are pieces of a hundred.
+        """
         deadline = self.now + seconds
-        for index in range(len(data)):
-            if not await self.write(data[index : index + 1], max(0.0, deadline - self.now)):
+        middle = range(min(single, len(data)), max(single, len(data) - _LAST_BYTES), _PIECE_BYTES)
+        starts = [*range(min(single, len(data))), *middle, *range(max(single, len(data) - _LAST_BYTES), len(data))]
+        for start, end in zip(starts, [*starts[1:], len(data)], strict=True):
+            if not await self.write(data[start:end], max(0.0, deadline - self.now)):
                 return False
             while self._unread() > 0:
                 if self.now >= deadline or self.exit_status is not None:

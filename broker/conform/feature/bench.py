@@ -126,7 +126,7 @@ class FeatureBench:
         offer, seconds = offer or self.offer(), self.settings.answer_seconds
         call, data = peer.prepare("initialize", self.initialize_params(offer, peer.workspace))
         if dribble:
-            await peer.probe.dribble(data, seconds)
+            await peer.probe.dribble(data, 64, seconds + 10.0)
         else:
             await peer.probe.write(data)
         if not await peer.answered(call, seconds):
@@ -146,13 +146,15 @@ class FeatureBench:
             shortcuts=tuple(shortcut.name for shortcut in given.shortcuts),
         )
         try:
-            peer.agreement = self.agreement = judge_answer(call.result, offer=offer, declared=declared)
+            agreement = judge_answer(call.result, offer=offer, declared=declared)
         except NegotiationError as error:
             for fault in error.faults:
                 self.findings.failed(answer_rule(fault), f"{what}: {fault}")
             if not error.faults:
                 self.findings.failed("octet.legacy.unknown-answer-member", f"{what}: {error}")
             return False
+        self.agreement = agreement
+        peer.agree(agreement)
         of_version = ("octet.legacy.v01-frozen",) if self.version == "0.1" else ("octet.legacy.features",)
         more = () if self.version == "0.1" else ("octet.legacy.concurrency", "octet.legacy.lifecycle-events")
         for rule in (*_JUDGED, *of_version, *more):

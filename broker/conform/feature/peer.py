@@ -78,6 +78,14 @@ class FeaturePeer:
     _next_id: int = 1
     _seen_ids: set[tuple[type, Any]] = field(factory=set)
     _initialized: bool = False
+    _early: list[tuple[dict[str, Any], str]] = field(factory=list)
+
+    def agree(self, agreement: Agreement) -> None:
+        """From here on ``agreement`` holds; what came behind the answer to ``initialize`` is looked at."""
+        self.agreement = agreement
+        early, self._early = self._early, []
+        for message, shown in early:
+            self._on_method(message, shown)
 
     def prepare(self, method: str, params: Any) -> tuple[Call, bytes]:
         """A request with its line, LF included, that is not written yet."""
@@ -150,6 +158,9 @@ class FeaturePeer:
         self._initialized = self._initialized or call.method == "initialize"
 
     def _on_method(self, message: dict[str, Any], shown: str) -> None:
+        if self._initialized and self.agreement is None:
+            self._early.append((message, shown))
+            return
         method, request_id = message["method"], message.get("id")
         if not self._initialized:
             self.findings.failed("octet.method.before-contract", f"before initialize was answered: {shown}")

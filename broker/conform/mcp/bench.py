@@ -90,7 +90,7 @@ class McpBench:
         seconds = max(self.settings.answer_seconds, min(10.0, float(self.config.timeout_seconds)))
         call, data = peer.prepare("initialize", initialize_params(McpSettings()))
         if dribble:
-            await peer.probe.dribble(data, seconds)
+            await peer.probe.dribble(data, 64, seconds)
         else:
             await peer.probe.write(data)
         if not await peer.answered(call, seconds):

@@ -37,6 +37,7 @@ class OctetBench:
     tools: tuple[ToolDefinition, ...] = ()
     capabilities: frozenset[str] = frozenset()
     answers_unknown_tool: bool = True
+    calls_end_it: bool = False
 
     @asynccontextmanager
     async def process(self) -> AsyncIterator[OctetPeer]:
@@ -121,8 +122,7 @@ class OctetBench:
         selection = judge_selection(call.result, offer=offer, manifest=self.manifest, findings=self.findings, what=what)
         if selection is None:
             return False
-        peer.selection = selection
-        peer.bound = selection.limits.max_frame_bytes
+        peer.select(selection)
         self.tools, self.capabilities = selection.tools, selection.capabilities
         return True
 
@@ -145,7 +145,7 @@ class OctetBench:
     @property
     def callable_tools(self) -> tuple[ToolDefinition, ...]:
         """The tools that may be called, a bounded number of them."""
-        return self.tools[:MAX_CONFORM_TOOLS] if self.settings.allow_calls else ()
+        return self.tools[:MAX_CONFORM_TOOLS] if self.settings.allow_calls and not self.calls_end_it else ()
 
     def sync_params(self, peer: OctetPeer) -> dict[str, Any] | None:
         """Parameters of a ``tool/call`` that is answered and does as little as may be; ``None`` if there are none.
@@ -165,6 +165,18 @@ class OctetBench:
             await peer.probe.quiet(self.settings.quiet_seconds)
             return peer.probe.exit_status is None and not peer.probe.output_ended
         return (await peer.ask("tool/call", params, self.settings.answer_seconds)).answer is not None
+
+    @property
+    def reads_several(self) -> bool:
+        """Whether frames that arrive together, or in pieces, have been read so far."""
+        rules = ("octet.framing.chunk-independent", "octet.framing.several-in-one-chunk")
+        return not any(self.findings.is_failed(rule) for rule in rules)
+
+    @property
+    def errors_are_right(self) -> bool:
+        """Whether the errors seen so far had a code at all that could be judged."""
+        rules = ("octet.envelope.error-pair", "octet.envelope.error-shape")
+        return not any(self.findings.is_failed(rule) for rule in rules)
 
     def no_answer(self, peer: OctetPeer, rule: str, what: str, seconds: float) -> None:
         """The failure of ``rule``: no answer came."""

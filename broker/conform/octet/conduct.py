@@ -16,9 +16,7 @@ Scenario = Callable[[OctetBench], Awaitable[None]]
 # The longest first: they run at once, as many as may.
 SCENARIOS: Final[tuple[Scenario, ...]] = (
     bus.take_part,
-    calls.call_tools,
     calls.cancel_calls,
-    framing.in_pieces,
     services.session_hooks,
     services.migrate,
     services.provide,
@@ -36,7 +34,10 @@ async def conduct(bench: OctetBench) -> None:
     """Try everything. An extension that does not start is not looked at further."""
     started = await endings.start_and_shutdown(bench)
     if started:
+        # What these find out decides how the others go about it.
         await calls.unknown_tool(bench)
+        await framing.in_pieces(bench)
+        await calls.call_tools(bench)
         room = asyncio.Semaphore(MAX_CONFORM_PROCESSES)
 
         async def run(scenario: Scenario) -> None:
@@ -46,7 +47,7 @@ async def conduct(bench: OctetBench) -> None:
         async with asyncio.TaskGroup() as group:
             for scenario in SCENARIOS:
                 group.create_task(run(scenario))
-        for rule in (*_SEEN, "octet.framing.lf-terminated"):
+        for rule in (*_SEEN, "octet.framing.lf-terminated", "octet.envelope.id-exact"):
             bench.findings.passed(rule)
     else:
         bench.findings.skipped("the extension did not start", *OCTET_RULES)

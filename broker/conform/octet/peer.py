@@ -88,6 +88,7 @@ class OctetPeer:
     _outstanding: int = 0
     _initialized: bool = False
     _outgoing: list[bytes] = field(factory=list)
+    _early: list[dict[str, Any]] = field(factory=list)
 
     # -- what the host says --------------------------------------------------------------------------------------------
 
@@ -105,6 +106,14 @@ class OctetPeer:
         call, data = self.prepare(method, params, request_id)
         await self.probe.write(data)
         return call
+
+    def select(self, selection: Selection) -> None:
+        """From here on ``selection`` is the contract; what came behind the answer to ``initialize`` is looked at."""
+        self.selection = selection
+        self.bound = selection.limits.max_frame_bytes
+        early, self._early = self._early, []
+        for message in early:
+            self._on_method(message)
 
     async def notify(self, method: str, params: Any) -> bool:
         """Send a notification."""
@@ -202,6 +211,9 @@ class OctetPeer:
             self._initialized = True
 
     def _on_method(self, message: dict[str, Any]) -> None:
+        if self._initialized and self.selection is None:
+            self._early.append(message)
+            return
         method, params, request_id = message["method"], message.get("params"), message.get("id")
         shown = quote(method)
         if not self._initialized:
@@ -211,9 +223,11 @@ class OctetPeer:
         incoming = Incoming(method, params, request_id if isinstance(request_id, (int, str)) else None, self.probe.now)
         if incoming.id is not None:
             self._note_id(incoming)
+        if not self._initialized:
+            self.refuse_incoming(incoming, "unknown_method", {"method": method[:128]})
+            return
         if not self._may_send(method):
-            if self._initialized:
-                self.findings.failed("octet.method.unselected", f"{shown} was sent, which was not selected")
+            self.findings.failed("octet.method.unselected", f"{shown} was sent, which was not selected")
             self.refuse_incoming(incoming, "unknown_method", {"method": method[:128]})
             return
         if METHOD_MODELS[method].params is not None:
@@ -228,6 +242,9 @@ class OctetPeer:
         self.notices.append(incoming)
         handler = self.handlers.get(incoming.method)
         if handler is None:
+            if incoming.method.startswith("bus/"):
+                what = f"{incoming.method} came, and no binding was ever told"
+                self.findings.failed("octet.bus.binding-first", what)
             self.refuse_incoming(incoming, "capability_mismatch")
             return
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 import tempfile
 from pathlib import Path
@@ -62,7 +61,7 @@ async def migrate(bench: OctetBench) -> None:
         bench.findings.skipped("it is no migration adapter", *_MIGRATION)
         return
     with tempfile.TemporaryDirectory(prefix="broker-conform-source-") as empty:
-        root = Path(os.path.realpath(bench.settings.source_root or empty))
+        root = _resolved(bench.settings.source_root or empty)
         before = _tree(root)
         async with bench.process() as peer:
             if await bench.start(peer):
@@ -86,6 +85,10 @@ async def _migrate(bench: OctetBench, peer: OctetPeer, root: str) -> None:
         if faults:
             return
         paths = list(dict.fromkeys(call.result.get("config_paths", paths)))
+
+
+def _resolved(path: str) -> Path:
+    return Path(path).resolve()
 
 
 def _tree(root: Path) -> dict[str, str]:
