@@ -127,6 +127,10 @@ class Probe:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def take_unterminated(self) -> bytes | None:
+        """What it wrote behind its last LF; taken away, so that it is no longer part of any line."""
+        return None if self.overrun else self._framer.take_rest()
+
     # -- waiting -------------------------------------------------------------------------------------------------------
 
     async def until(self, condition: Callable[[], bool], seconds: float) -> bool:
@@ -184,6 +188,12 @@ class Probe:
                     return False
                 await asyncio.sleep(0)
         return True
+
+    async def drained(self, seconds: float = 0.1) -> None:
+        """Wait a moment for everything written to have been read, so that what comes next comes alone."""
+        deadline = self.now + seconds
+        while self._unread() > 0 and self.now < deadline and self.exit_status is None:  # noqa: ASYNC110 - of the other end
+            await asyncio.sleep(_POLL_SECONDS)
 
     def close_stdin(self) -> None:
         """Let the process see the end of its input."""

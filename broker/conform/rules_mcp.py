@@ -40,7 +40,7 @@ MCP_RULES: Final[Mapping[str, Rule]] = table(Family.MCP, (
     ("odek.transport.compatible-version", "the answered protocolVersion is the asked one or another known one", _TRANSPORT, "2025-03-26 is asked for"),
     ("odek.server.initialize-shape", "capabilities is an object, and serverInfo has name and version", "MCP 2025-03-26: Lifecycle", "the answer is looked at"),
     ("odek.server.tools-capability", "a server with tools has the tools capability", "MCP 2025-03-26: Tools", "the answer is compared with the list"),
-    ("odek.server.quiet-before-initialize", "nothing is sent before initialize", _TRANSPORT, _SEEN),
+    ("odek.server.requests-before-initialized", "nothing but ping is asked before notifications/initialized", "MCP 2025-03-26: Lifecycle", _SEEN),
     ("odek.server.without-initialized", "tools/list works without notifications/initialized", "odek notes 11.3", "a process is not sent that notification"),
     ("odek.server.ping", "ping is answered with {}", _TRANSPORT, "one is sent"),
     ("odek.server.unknown-method", "an unknown method is answered with -32601", "JSON-RPC 2.0: Error object", "one is sent"),

@@ -76,7 +76,8 @@ def mcp_subject(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Ser
             source="operator",
             command=sys.executable,
             args=args,
-            max_response_bytes=65_536,
+            timeout_seconds=2,
+            max_response_bytes=524_288,
             max_result_chars=10_000,
             artifact_roots=(str(root),),
         )

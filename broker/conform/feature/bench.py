@@ -25,6 +25,7 @@ from broker.wire.feature.features import Version, offered_features, version_of
 from broker.wire.feature.negotiation import Agreement, Declared, Offer, judge_answer
 from broker.wire.octet.manifest_model import HOST_VERSION, Manifest
 from broker.wire.octet.models import ToolDefinition
+from broker.wire.quoting import quote
 
 NO_SUCH_TOOL: Final = "conformance-no-such-tool"
 _SERVICES: Final = ("progress", "dynamic_tools", "artifacts", "policy")
@@ -204,8 +205,13 @@ class FeatureBench:
         return (await peer.ask("tool/call", params, self.settings.answer_seconds)).answer is not None
 
     def no_answer(self, peer: FeaturePeer, rule: str, what: str, seconds: float) -> None:
-        """The failure of ``rule``: no answer came."""
+        """The failure of ``rule``: no answer came, or none that ended with LF."""
         peer.blamed = True
+        rest = peer.probe.take_unterminated()
+        if rest is not None:
+            what = f"{what}: the answer has no LF: {quote(rest)}"
+            self.findings.failed("octet.framing.lf-terminated", what)
+            return
         self.findings.failed(rule, f"{what}: no answer within {seconds:g} s; {peer.probe.ending()}")
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from attrs import define, field
 
 from broker.conform.findings import Findings
+from broker.conform.joining import Joiner
 from broker.conform.probe import Probe
 from broker.errors import BrokerError, ProtocolError
 from broker.limits import MAX_FEATURE_LINE_BYTES
@@ -79,6 +80,7 @@ class FeaturePeer:
     _seen_ids: set[tuple[type, Any]] = field(factory=set)
     _initialized: bool = False
     _early: list[tuple[dict[str, Any], str]] = field(factory=list)
+    _joiner: Joiner = field(factory=Joiner)
 
     def agree(self, agreement: Agreement) -> None:
         """From here on ``agreement`` holds; what came behind the answer to ``initialize`` is looked at."""
@@ -123,6 +125,13 @@ class FeaturePeer:
 
     def receive_line(self, line: bytes) -> None:
         """One line of its output, without LF."""
+        for whole, joined in self._joiner.feed(line):
+            if joined:
+                what = f"one message over several lines: {quote(whole)}"
+                self.findings.failed("octet.legacy.framing", what)
+            self._receive_line(whole)
+
+    def _receive_line(self, line: bytes) -> None:
         shown = quote(line)
         if len(line) + 1 > MAX_FEATURE_LINE_BYTES:
             self.findings.failed("octet.legacy.line-bound", f"a line of {len(line) + 1} bytes: {shown}")

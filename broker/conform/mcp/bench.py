@@ -23,6 +23,7 @@ from broker.wire.mcp.handshake import initialize_params, judge_initialize
 from broker.wire.mcp.settings import McpSettings
 from broker.wire.odek.config import ServerConfig
 from broker.wire.odek.environment import child_environment
+from broker.wire.quoting import quote
 
 
 def resolve_command(config: ServerConfig, workspace: str) -> list[str]:
@@ -99,9 +100,10 @@ class McpBench:
             return False
         if not self._judge(peer, call.answer or {}):
             return False
-        if announce:
-            await peer.notify("notifications/initialized")
         peer.ready = True
+        if announce:
+            peer.announced = True
+            await peer.notify("notifications/initialized")
         return True
 
     def _judge(self, peer: McpPeer, answer: dict[str, Any]) -> bool:
@@ -145,6 +147,11 @@ class McpBench:
         return tuple(tool for tool in self.tools if self.arguments_of(tool))[:MAX_CONFORM_TOOLS]
 
     def no_answer(self, peer: McpPeer, rule: str, what: str, seconds: float) -> None:
-        """The failure of ``rule``: no answer came."""
+        """The failure of ``rule``: no answer came, or none that ended with LF."""
         peer.blamed = True
+        rest = peer.probe.take_unterminated()
+        if rest is not None:
+            what = f"{what}: the answer has no LF: {quote(rest)}"
+            self.findings.failed("odek.transport.last-line", what)
+            return
         self.findings.failed(rule, f"{what}: no answer within {seconds:g} s; {peer.probe.ending()}")

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from attrs import define, field
 
 from broker.conform.findings import Findings
+from broker.conform.joining import Joiner
 from broker.conform.mcp.lines import read_line
 from broker.conform.probe import Probe
 from broker.wire.quoting import quote
@@ -57,7 +58,9 @@ class McpPeer:
     blamed: bool = False
     ready: bool = False
     calls: dict[tuple[type, Id], Call] = field(factory=dict)
+    announced: bool = False
     _next_id: int = 1
+    _joiner: Joiner = field(factory=Joiner)
 
     def prepare(self, method: str, params: Any = None) -> tuple[Call, bytes]:
         """A request with its line, LF included, that is not written yet. ``None`` leaves the parameters out."""
@@ -80,7 +83,9 @@ class McpPeer:
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
         if params is not None:
             message["params"] = params
+        await self.probe.drained()
         await self.probe.write(_line(message))
+        await self.probe.drained()
 
     async def answered(self, call: Call, seconds: float) -> bool:
         """Wait for the answer to ``call``."""
@@ -94,14 +99,21 @@ class McpPeer:
 
     def receive_line(self, line: bytes) -> None:
         """One line of its output, without LF."""
+        for whole, joined in self._joiner.feed(line):
+            if joined:
+                what = f"one message over several lines: {quote(whole)}"
+                self.findings.failed("odek.transport.line", what)
+            self._receive_line(whole)
+
+    def _receive_line(self, line: bytes) -> None:
         found = read_line(line, self.bound)
         for rule, evidence in found.faults:
             self.findings.failed(rule, evidence)
         for message in found.messages:
-            if isinstance(message.get("method"), str):
-                self._on_method(message)
-            else:
+            if "result" in message or "error" in message:
                 self._on_answer(message)
+            elif isinstance(message.get("method"), str):
+                self._on_method(message)
 
     def receive_rest(self, rest: bytes) -> None:
         """What its output ended with, without LF."""
@@ -109,13 +121,14 @@ class McpPeer:
         self.receive_line(rest)
 
     def _on_method(self, message: dict[str, Any]) -> None:
-        if not self.calls:
-            self.findings.failed(
-                "odek.server.quiet-before-initialize", f"{quote(message['method'])} came before initialize was sent"
-            )
         request_id = message.get("id")
         if request_id is None:
             return
+        if not self.announced and message["method"] != "ping":
+            self.findings.failed(
+                "odek.server.requests-before-initialized",
+                f"{quote(message['method'])} came before notifications/initialized was sent",
+            )
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id}
         if message["method"] == "ping":
             answer["result"] = {}

@@ -24,6 +24,7 @@ from broker.wire.octet.contract import build_offer
 from broker.wire.octet.manifest_model import HOST_VERSION, Manifest
 from broker.wire.octet.models import ContractOffer, ProtocolLimits, ToolDefinition
 from broker.wire.octet.schema import encode
+from broker.wire.quoting import quote
 
 
 @define(eq=False)
@@ -179,8 +180,13 @@ class OctetBench:
         return not any(self.findings.is_failed(rule) for rule in rules)
 
     def no_answer(self, peer: OctetPeer, rule: str, what: str, seconds: float) -> None:
-        """The failure of ``rule``: no answer came."""
+        """The failure of ``rule``: no answer came, or none that ended with LF."""
         peer.blamed = True
+        rest = peer.probe.take_unterminated()
+        if rest is not None:
+            what = f"{what}: the answer has no LF: {quote(rest)}"
+            self.findings.failed("octet.framing.lf-terminated", what)
+            return
         self.findings.failed(rule, f"{what}: no answer within {seconds:g} s; {peer.probe.ending()}")
 
     def _judge_stderr(self, probe: Probe) -> None:

@@ -9,6 +9,7 @@ from attrs import define, field
 
 from broker import canonical
 from broker.conform.findings import Findings
+from broker.conform.joining import Joiner
 from broker.conform.octet.lines import read_line
 from broker.conform.probe import Probe
 from broker.errors import ERROR_TABLE, BrokerError
@@ -89,6 +90,7 @@ class OctetPeer:
     _initialized: bool = False
     _outgoing: list[bytes] = field(factory=list)
     _early: list[dict[str, Any]] = field(factory=list)
+    _joiner: Joiner = field(factory=Joiner)
 
     # -- what the host says --------------------------------------------------------------------------------------------
 
@@ -169,6 +171,13 @@ class OctetPeer:
 
     def receive_line(self, line: bytes) -> None:
         """One line of its output, without LF."""
+        for whole, joined in self._joiner.feed(line):
+            if joined:
+                what = f"one value over several lines: {quote(whole)}"
+                self.findings.failed("octet.canonical.no-whitespace", what)
+            self._receive_line(whole)
+
+    def _receive_line(self, line: bytes) -> None:
         found = read_line(line, self.bound)
         for rule, evidence in found.faults:
             self.findings.failed(rule, evidence)
