@@ -180,13 +180,14 @@ class Probe:
         deadline = self.now + seconds
         middle = range(min(single, len(data)), max(single, len(data) - _LAST_BYTES), _PIECE_BYTES)
         starts = [*range(min(single, len(data))), *middle, *range(max(single, len(data) - _LAST_BYTES), len(data))]
-        for start, end in zip(starts, [*starts[1:], len(data)], strict=True):
-            if not await self.write(data[start:end], max(0.0, deadline - self.now)):
-                return False
-            while self._unread() > 0:
-                if self.now >= deadline or self.exit_status is not None:
+        async with self._writing:
+            for start, end in zip(starts, [*starts[1:], len(data)], strict=True):
+                if not await self._write(data[start:end], deadline):
                     return False
-                await asyncio.sleep(0)
+                while self._unread() > 0:
+                    if self.now >= deadline or self.exit_status is not None:
+                        return False
+                    await asyncio.sleep(0)
         return True
 
     async def drained(self, seconds: float = 0.1) -> None:

@@ -98,7 +98,7 @@ class Extension:
         if is_fault("bad-question"):
             params["destructive"] = "no"
         if is_fault("canonical-request"):
-            send({"id": "c", "method": "bus/publish", "params": {}})
+            send({"id": f"c{parent}", "method": "bus/publish", "params": {}})
         if is_fault("undeclared"):
             send({"method": "notification", "params": {"level": "info", "message": "hello"}})
         self.next_id += not (is_fault("same-id") and self.next_id)

@@ -55,7 +55,7 @@ FAULTS = {
     "name-empty": ("odek.names.length", "must not be empty"),
     "name-long": ("odek.names.length", "65 characters"),
     "name-dot": ("odek.names.alphabet", "change.it"),
-    "name-newline": ("odek.names.alphabet", r"change\\n"),
+    "name-newline": ("odek.names.alphabet", r"change\n"),
     "name-digits": ("odek.names.alphabet", "invalid character"),
     "name-dunder": ("odek.names.double-underscore", "srv__change"),
     "name-twice": ("odek.names.duplicate", "'report'"),

@@ -81,7 +81,10 @@ async def _bare(bench: FeatureBench) -> None:
         return
     async with bench.process() as peer:
         if await bench.start(peer, offer=bench.offer(bare=True), what="an offer of the required features alone"):
-            await peer.probe.quiet(bench.settings.quiet_seconds)
+            for tool in bench.tools[:2]:
+                params = bench.tool_params(peer, tool.name, bench.arguments_of(tool)[0])
+                peer.blamed = (await peer.ask("tool/call", params, bench.settings.answer_seconds)).answer is None
+            await peer.probe.quiet(bench.settings.quiet_seconds / 2)
 
 
 async def _end_of_input(bench: FeatureBench) -> None:

@@ -90,4 +90,7 @@ async def bare_offer(bench: OctetBench) -> None:
             return
         if bench.accept(peer, offer, what="an offer of the required set alone"):
             bench.findings.passed("octet.selection.not-offered")
+            for tool in bench.callable_tools[:2]:
+                params = bench.tool_params(tool.name, bench.arguments_of(tool)[0], peer.workspace)
+                await peer.ask("tool/call", params, bench.settings.answer_seconds)
             await peer.settle(bench.settings.quiet_seconds / 2, most=bench.settings.quiet_seconds)
