@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -96,3 +97,13 @@ def faults_in(script: str) -> set[str]:
 def faults_of() -> Callable[[str], set[str]]:
     """The names of all faults a program beside this file has."""
     return faults_in
+
+
+@pytest.fixture
+def broker_on_path(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Lets child processes import what this process imports, installed or not."""
+
+    def use() -> None:
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+
+    return use

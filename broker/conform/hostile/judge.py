@@ -17,6 +17,7 @@ from broker.wire.quoting import quote
 
 GONE_SECONDS: Final = 1.5
 MOST_STARTS: Final = 10
+_TOGETHER_SECONDS: Final = 0.1
 _NEEDED: Final = ("OCTET_EXTENSION_NAME", "OCTET_EXTENSION_DIR", "OCTET_EXTENSION_MANIFEST", "OCTET_WORKSPACE")
 _INVALID: Final = ERROR_TABLE["invalid_params"].code
 _MISMATCH: Final = ERROR_TABLE["capability_mismatch"].code
@@ -118,6 +119,12 @@ def gone_after(run: Run, fault: Entry) -> float | None:
     return None if gone is None else gone - fault.at
 
 
+def ended_first(run: Run, fault: Entry) -> bool:
+    """Whether the host ended of its own accord so soon that the process may have ended only for that."""
+    gone = run.log.gone_at.get(fault.pid, run.ended_at)
+    return run.status == 0 and run.ended_at - fault.at < GONE_SECONDS and gone >= run.ended_at - _TOGETHER_SECONDS
+
+
 def _judge_ended(run: Run, findings: Findings, rule: str) -> None:
     faults = run.log.of("fault")
     if not faults:
@@ -125,6 +132,9 @@ def _judge_ended(run: Run, findings: Findings, rule: str) -> None:
         return
     fault = faults[0]
     seconds = gone_after(run, fault)
+    if ended_first(run, fault):
+        findings.skipped(f"with {run.scenario} the host ended before it could be seen", rule)
+        return
     if seconds is None or seconds > GONE_SECONDS:
         after = "never" if seconds is None else f"{seconds:.1f} s later"
         findings.failed(rule, f"with {run.scenario} the process was gone {after}, not within {GONE_SECONDS:g} s")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from broker.conform.findings import Findings
-from broker.conform.hostile.judge import GONE_SECONDS, MOST_STARTS, gone_after, judge_ending
+from broker.conform.hostile.judge import GONE_SECONDS, MOST_STARTS, ended_first, gone_after, judge_ending
 from broker.conform.hostile.run_host import Run
 from broker.wire.mcp.settings import PROTOCOL_VERSION
 from broker.wire.quoting import quote
@@ -54,6 +54,9 @@ def _judge_ended(run: Run, findings: Findings, rule: str) -> None:
         findings.skipped(f"with {run.scenario} the host did not get that far", rule)
         return
     seconds = gone_after(run, faults[0])
+    if ended_first(run, faults[0]):
+        findings.skipped(f"with {run.scenario} the host ended before it could be seen", rule)
+        return
     kept = seconds is not None and seconds <= GONE_SECONDS
     after = "never" if seconds is None else f"{seconds:.1f} s later"
     findings.judge(rule, kept, f"with {run.scenario} the server was gone {after}, not within {GONE_SECONDS:g} s")
