@@ -13,6 +13,7 @@ import os
 import signal
 import struct
 import termios
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
@@ -28,6 +29,8 @@ from broker.wire.framing import LineFramer
 _DEATH_WAIT_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.002
 _PIECE_BYTES: Final = 100
+_QUICK_LOOKS: Final = 8
+_EXIT_LOOKS: Final = 15
 _LAST_BYTES: Final = 8
 _SURVIVOR_GRACE_SECONDS: Final = 0.25
 
@@ -111,6 +114,12 @@ class Probe:
     def ending(self) -> str:
         """In words, how the process stands: running, or ended and with what on stderr."""
         status = self.exit_status
+        for _ in range(_EXIT_LOOKS if self.output_ended else 0):
+            if status is not None:
+                break
+            # An exit closes the pipes a moment before it can be seen; waiting for it here is a matter of milliseconds.
+            time.sleep(_POLL_SECONDS)
+            status = self.exit_status
         if status is None:
             return "its output has ended, the process still runs" if self.output_ended else "the process still runs"
         how = f"ended by signal {-status}" if status < 0 else f"ended with status {status}"
@@ -184,10 +193,13 @@ class Probe:
             for start, end in zip(starts, [*starts[1:], len(data)], strict=True):
                 if not await self._write(data[start:end], deadline):
                     return False
+                looks = 0
                 while self._unread() > 0:
                     if self.now >= deadline or self.exit_status is not None:
                         return False
-                    await asyncio.sleep(0)
+                    # A process that is reading takes it at once; one that is still starting does not.
+                    await asyncio.sleep(0 if looks < _QUICK_LOOKS else _POLL_SECONDS)
+                    looks += 1
         return True
 
     async def drained(self, seconds: float = 0.1) -> None:

@@ -9,7 +9,10 @@ import json
 import os
 import sys
 import time
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any  # it costs as much as all the rest of this program's start
 
 FAULT, VERSION = sys.argv[1], sys.argv[2]
 TOOL = {"name": "echo", "description": "Says it again.", "parameters": {"type": "object"}}

@@ -10,10 +10,12 @@ import json
 import os
 import select
 import signal
-import subprocess
 import sys
 import time
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any  # it costs as much as all the rest of this program's start
 
 FAULT = sys.argv[1] if len(sys.argv) > 1 else ""
 TOPIC, WANTED = "bus.subject.said", "bus.other.news"
@@ -375,6 +377,8 @@ class Extension:
         if is_fault("deaf-to-shutdown"):
             return
         if is_fault("leaves-child"):
+            import subprocess
+
             subprocess.Popen(["sleep", "20"], start_new_session=True)
         if is_fault("shutdown-null"):
             self.reply(request_id, None)

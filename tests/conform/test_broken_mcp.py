@@ -68,7 +68,7 @@ FAULTS = {
     "two-pages": ("odek.server.one-page", "2 pages"),
     # -- calls
     "tool-unknown": ("odek.server.tools-call", "-32601"),
-    "slow-tool": ("odek.server.tools-call", "--timeout"),
+    "slow-tool": ("odek.server.tools-call", "its timeout_seconds, 2 s"),
     "dies-in-call": ("odek.server.tools-call", "ended with status 1"),
     "result-list": ("odek.limits.result-malformed", "must be an object"),
     "content-string": ("odek.limits.result-malformed", "a string, not an array"),
