@@ -296,4 +296,18 @@ MAX_IDLE_DEADLINES: Final = _limit("MAX_IDLE_DEADLINES", 1_000, "deadlines", "de
 MAX_SETTLE_MS: Final = _limit("MAX_SETTLE_MS", 86_400_000, "ms", "design", "virtual time a test waits for an outcome")
 MAX_INTERLEAVING_STEPS: Final = _limit("MAX_INTERLEAVING_STEPS", 1_024, "steps", "design", "steps of a scenario whose order a search decides; later ones keep their order")
 MAX_INTERLEAVING_CHOICE: Final = _limit("MAX_INTERLEAVING_CHOICE", 7, "choice", "design", "how many waiting steps one step may overtake in a search")
+
+# -- conformance -------------------------------------------------------------------------------------------------------
+CONFORM_ANSWER_MS: Final = _limit("CONFORM_ANSWER_MS", 3_000, "ms", "design", "time an extension under test gets for one answer, unless the command line says otherwise")
+CONFORM_TOTAL_MS: Final = _limit("CONFORM_TOTAL_MS", 120_000, "ms", "design", "all scenarios of one extension under test together; what was not reached is skipped")
+CONFORM_QUIET_MS: Final = _limit("CONFORM_QUIET_MS", 150, "ms", "design", "time in which nothing may come, waited after a sign that what went before was read")
+CONFORM_HOST_MS: Final = _limit("CONFORM_HOST_MS", 15_000, "ms", "design", "time a host under test gets to end by itself")
+MAX_CONFORM_PROCESSES: Final = _limit("MAX_CONFORM_PROCESSES", 6, "processes", "design", "processes under test at once")
+MAX_CONFORM_HOSTS: Final = _limit("MAX_CONFORM_HOSTS", 10, "processes", "design", "hosts under test at once; they mostly wait")
+MAX_CONFORM_EVIDENCE: Final = _limit("MAX_CONFORM_EVIDENCE", 3, "texts", "design", "observations reported for one rule")
+MAX_CONFORM_EVIDENCE_CHARS: Final = _limit("MAX_CONFORM_EVIDENCE_CHARS", 480, "characters", "design", "one such observation")
+MAX_CONFORM_TOOLS: Final = _limit("MAX_CONFORM_TOOLS", 16, "tools", "design", "tools of one extension that are called with made-up arguments")
+MAX_CONFORM_OUTPUT_BYTES: Final = _limit("MAX_CONFORM_OUTPUT_BYTES", 67_108_865, "bytes", "design", "output of one process under test that is kept and looked at")
+MAX_CONFORM_STDERR_BYTES: Final = _limit("MAX_CONFORM_STDERR_BYTES", 1_048_576, "bytes", "design", "stderr of one process under test over a handful of calls; more is a flood")
+MAX_SYNTHESIS_DEPTH: Final = _limit("MAX_SYNTHESIS_DEPTH", 8, "levels", "design", "nested schemas followed to make arguments up")
 # fmt: on

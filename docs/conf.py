@@ -13,7 +13,14 @@ author = "the broker authors"
 copyright = author
 release = metadata.version("extension-broker")
 
-extensions = ["sphinx.ext.autodoc", "sphinx.ext.doctest", "sphinx.ext.napoleon", "broker_tables", "contract_tables"]
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.doctest",
+    "sphinx.ext.napoleon",
+    "broker_tables",
+    "contract_tables",
+    "conform_tables",
+]
 exclude_patterns = ["_build", "changelog.d", "examples"]
 default_role = "py:obj"
 

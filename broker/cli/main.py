@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from broker.cli import call, check, migrate, new, run, tail
+from broker.cli import call, check, conform, migrate, new, run, tail
 from broker.cli.arguments import limit, seconds, speed
 from broker.cli.exit_codes import BUDGET, FAILURE, SETUP, USAGE
 from broker.errors import BrokerError, BudgetExceededError, SetupError, UsageError
@@ -138,6 +138,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_workspace(command)
     command.add_argument("--json", action="store_true", help="write the result as one JSON object")
     command.set_defaults(action=lambda given: asyncio.run(migrate.migrate(given)))
+
+    command = _add(commands, "conform", "judge extensions, MCP servers or a host by the rules of their contracts")
+    conform.add_arguments(command)
+    command.set_defaults(action=conform.conform)
 
     command = _add(commands, "check", "check manifests and list every fault with its key path")
     command.add_argument("paths", metavar="PATH", nargs="+", type=Path, help=_PATHS)

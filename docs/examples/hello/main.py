@@ -39,8 +39,13 @@ def selection(offer: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def fail(message_id: Any, code: int, text: str) -> None:
+    send(id=message_id, error={"code": code, "message": text})
+
+
 def main() -> None:
-    binding = None
+    binding = declaring = None
+    declared = False
     for line in sys.stdin.buffer:
         message = json.loads(line)
         method, params, message_id = message.get("method"), message.get("params"), message.get("id")
@@ -48,13 +53,15 @@ def main() -> None:
             result = {"api_version": "0.3", "tools": [TOOL], "contract": selection(params["contract"])}
             send(id=message_id, result=result)
         elif method == "bus/lifecycle" and params["kind"] == "binding":
-            binding = params["binding_id"]
+            binding, declaring, declared = params["binding_id"], next(request_ids), False
             declaration = {"binding_id": binding, "topic": TOPIC, "fields": FIELDS}
-            send(id=next(request_ids), method="bus/declare", params=declaration)
+            send(id=declaring, method="bus/declare", params=declaration)
+        elif method == "tool/call" and params["name"] != TOOL["name"]:
+            fail(message_id, -32602, "invalid params")
         elif method == "tool/call":
             arguments = params["arguments"]
             who = str(arguments.get("who", "you")) if isinstance(arguments, dict) else "you"
-            if binding is not None:
+            if declared:
                 event = {"binding_id": binding, "topic": TOPIC, "payload": {"who": who}}
                 send(id=next(request_ids), method="bus/publish", params=event)
             content = [{"type": "text", "text": f"hello, {who}"}]
@@ -62,6 +69,10 @@ def main() -> None:
         elif method == "shutdown":
             send(id=message_id, result={"terminal": "shutdown"})
             return
+        elif method is not None and message_id is not None:
+            fail(message_id, -32601, "unknown or unnegotiated method")
+        elif "result" in message:
+            declared = declared or message_id == declaring
         elif "error" in message:
             # An answer to one of our own requests; stderr becomes a diagnostic of the host.
             print(message["error"]["message"], file=sys.stderr)

@@ -109,6 +109,10 @@ def main() -> None:
         elif method == "shutdown":
             send(id=message_id, result={"terminal": "shutdown"})
             return
+        elif method == "tool/call":
+            send(id=message_id, error={"code": -32602, "message": "invalid params"})  # there are no tools
+        elif method is not None and message_id is not None:
+            send(id=message_id, error={"code": -32601, "message": "unknown or unnegotiated method"})
 
 
 if __name__ == "__main__":

@@ -147,6 +147,10 @@ def main() -> None:
         elif method == "shutdown":
             send(id=message_id, result={"terminal": "shutdown"})
             return
+        elif method == "tool/call":
+            send(id=message_id, error={"code": -32602, "message": "invalid params"})  # there are no tools
+        elif method is not None and message_id is not None:
+            send(id=message_id, error={"code": -32601, "message": "unknown or unnegotiated method"})
         elif method is None and "error" in message:
             sys.stderr.write(f"the host refused: {message['error']['message']}\n")
         streams = {stream_id: stream for stream_id, stream in streams.items() if stream.is_alive()}

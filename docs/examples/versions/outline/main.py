@@ -46,7 +46,7 @@ def outline(name: Any) -> tuple[str, bool]:
 
 
 def answer(method: str, params: dict[str, Any]) -> Any:
-    """The result of a request of the host."""
+    """The result of a request of the host; ``None`` for a method nobody here knows."""
     if method == "initialize":
         return {"api_version": "0.1", "tools": [TOOL], "commands": [{"name": "headings"}]}
     if method == "tool/call":
@@ -59,7 +59,7 @@ def answer(method: str, params: dict[str, Any]) -> Any:
     if method == "context/collect":
         text, is_error = outline("README.rst")
         return [] if is_error else [{"label": "headings of README.rst", "content": text, "placement": "prompt"}]
-    return {}
+    return {} if method == "shutdown" else None
 
 
 def main() -> None:
@@ -68,7 +68,8 @@ def main() -> None:
         if "id" not in request or "method" not in request:
             continue
         result = answer(request["method"], request["params"])
-        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+        outcome = {"error": {"code": -32601, "message": "unknown method"}} if result is None else {"result": result}
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], **outcome}), flush=True)
         if request["method"] == "shutdown":
             return
 

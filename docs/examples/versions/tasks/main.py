@@ -64,6 +64,8 @@ class Tasks:
             self.items[number - 1]["done"] = True
         elif tool == "sweep":
             self.items = [item for item in self.items if not item["done"]]
+        elif tool != "list":
+            raise ValueError(f"there is no tool {tool}")
         if tool != "list":
             FILE.write_text(json.dumps(self.items, indent=1), encoding="utf-8")
         return self.shown()
@@ -98,7 +100,7 @@ def call(tasks: Tasks, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def answer(tasks: Tasks, method: str, params: dict[str, Any]) -> Any:
-    """The result of a request of the host."""
+    """The result of a request of the host; ``None`` for a method nobody here knows."""
     if method == "initialize":
         return {
             "api_version": "0.4",
@@ -123,7 +125,7 @@ def answer(tasks: Tasks, method: str, params: dict[str, Any]) -> Any:
         return {"items": [{"label": text, "command": "tasks"} for text in tasks.open[:256]]}
     if method == "hook/run":
         return {"disposition": {"action": "continue"}, "context": [], "notifications": []}
-    return {}
+    return {} if method == "shutdown" else None
 
 
 def main() -> None:
@@ -138,7 +140,10 @@ def main() -> None:
         result = answer(tasks, method, message["params"])
         if method == "tool/call":
             tasks.offer_sweep()
-        send(id=message_id, result=result)
+        if result is None:
+            send(id=message_id, error={"code": -32601, "message": "unknown method"})
+        else:
+            send(id=message_id, result=result)
         if method == "shutdown":
             return
 

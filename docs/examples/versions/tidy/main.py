@@ -101,6 +101,8 @@ def main() -> None:
         elif method == "shutdown":
             send(id=message_id, result={})
             return
+        elif message_id is not None:
+            send(id=message_id, error={"code": -32601, "message": "unknown method"})
 
 
 if __name__ == "__main__":

@@ -1,0 +1,169 @@
+"""``broker conform``: judges extensions, MCP servers and hosts by the rules of their contracts."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from broker.cli.arguments import json_argument, seconds
+from broker.cli.exit_codes import FAILURE, OK
+from broker.cli.sources import Source, load_all, load_one
+from broker.conform import CATALOGUE, ConformSettings, examine, junit_xml, reports_json
+from broker.conform.hostile.conduct import examine_host
+from broker.errors import SetupError, UsageError
+from broker.limits import CONFORM_ANSWER_MS, CONFORM_TOTAL_MS
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """What ``broker conform`` takes."""
+    command.add_argument(
+        "paths",
+        metavar="PATH",
+        nargs="*",
+        type=Path,
+        help="an extension.toml, its directory, a folder of such directories, or a *.json with mcp_servers",
+    )
+    command.add_argument(
+        "--host",
+        metavar="COMMAND",
+        help="judge a host instead: the command is run with hostile extensions, {path} being such a one's directory; "
+        "with {config} instead, a file with mcp_servers",
+    )
+    command.add_argument("--server", metavar="NAME", help="of a *.json, this server alone")
+    command.add_argument(
+        "--call",
+        dest="calls",
+        metavar=("TOOL", "JSON"),
+        nargs=2,
+        action="append",
+        default=[],
+        help="call this tool with these arguments; repeatable. Without it the tools of an extension are called with "
+        "made-up arguments, and those of an MCP server if they say that they only read",
+    )
+    command.add_argument("--call-all", action="store_true", help="call the tools of MCP servers, whatever they say")
+    command.add_argument("--no-calls", action="store_true", help="call no tool that exists")
+    command.add_argument(
+        "--event",
+        dest="events",
+        metavar=("TOPIC", "JSON"),
+        nargs=2,
+        action="append",
+        default=[],
+        help="publish this payload on a topic the extension subscribes to; repeatable",
+    )
+    command.add_argument("--source-root", metavar="DIR", type=Path, help="the directory a migration adapter reads")
+    command.add_argument(
+        "--workspace",
+        metavar="DIR",
+        type=Path,
+        help="the directory the program works in (default: a new one for extensions, this one for MCP servers)",
+    )
+    command.add_argument(
+        "--timeout",
+        metavar="S",
+        type=seconds,
+        help=f"seconds for one answer (default {CONFORM_ANSWER_MS / 1000:g}); for --host, for one run of the command",
+    )
+    command.add_argument(
+        "--total-timeout",
+        metavar="S",
+        type=seconds,
+        help=f"seconds for everything about one program (default {CONFORM_TOTAL_MS / 1000:g})",
+    )
+    command.add_argument(
+        "--rule", dest="rules", metavar="ID", action="append", default=[], help="report this rule alone; repeatable"
+    )
+    command.add_argument("--list", dest="list_rules", action="store_true", help="list the rules and do nothing")
+    command.add_argument("--json", action="store_true", help="write the reports as one JSON object")
+    command.add_argument("--junit", metavar="FILE", type=Path, help="also write them to this file, as JUnit XML")
+    command.add_argument("--verbose", action="store_true", help="show the rules that were kept, too")
+
+
+def conform(given: argparse.Namespace) -> int:
+    """Run it; 1 when a rule is broken."""
+    if given.list_rules:
+        _list_rules(as_json=given.json)
+        return OK
+    if given.host is not None:
+        if given.paths:
+            raise UsageError("--host takes no PATH: it brings its own extensions")
+        reports = [examine_host(given.host, _settings(given), timeout=given.timeout)]
+    else:
+        if not given.paths:
+            raise UsageError("nothing to judge: give a PATH, or --host")
+        reports = examine(_targets(given), _settings(given))
+    if given.json:
+        print(json.dumps(reports_json(reports)))
+    else:
+        for report in reports:
+            print("\n".join(report.lines(verbose=given.verbose or bool(given.rules))))
+    if given.junit is not None:
+        try:
+            given.junit.write_bytes(junit_xml(reports))
+        except OSError as error:
+            raise SetupError(f"{given.junit} cannot be written: {error.strerror}", path=str(given.junit)) from error
+    return FAILURE if any(report.failed for report in reports) else OK
+
+
+def _targets(given: argparse.Namespace) -> list[Source]:
+    if given.server is not None:
+        if len(given.paths) != 1:
+            raise UsageError("--server is about one *.json")
+        source, warnings = load_one(given.paths[0], given.server)
+        sources = [source]
+    else:
+        sources, warnings = load_all(given.paths)
+    for name, text in warnings:
+        print(f"warning: {name}: {text}", file=sys.stderr)
+    if not sources:
+        raise UsageError("nothing to judge: no server is enabled")
+    return sources
+
+
+def _settings(given: argparse.Namespace) -> ConformSettings:
+    calls: dict[str, tuple[Any, ...]] = {}
+    for tool, text in given.calls:
+        calls[tool] = (*calls.get(tool, ()), _json(f"--call {tool}", text))
+    events: dict[str, dict[str, Any]] = {}
+    for topic, text in given.events:
+        payload = _json(f"--event {topic}", text)
+        if not isinstance(payload, dict):
+            raise UsageError(f"--event {topic}: a payload is an object")
+        events[topic] = payload
+    for name, directory in (("--workspace", given.workspace), ("--source-root", given.source_root)):
+        if directory is not None and not directory.is_dir():
+            raise SetupError(f"{name} {directory} is not a directory", path=str(directory))
+    return ConformSettings(
+        calls=calls,
+        allow_calls=not given.no_calls,
+        call_all=given.call_all,
+        events=events,
+        source_root=None if given.source_root is None else str(given.source_root.resolve()),
+        workspace=None if given.workspace is None else str(given.workspace.resolve()),
+        answer_ms=CONFORM_ANSWER_MS if given.timeout is None else max(1, int(given.timeout * 1000)),
+        total_ms=CONFORM_TOTAL_MS if given.total_timeout is None else max(1, int(given.total_timeout * 1000)),
+        rules=tuple(given.rules),
+    )
+
+
+def _json(option: str, text: str) -> Any:
+    try:
+        return json_argument(text)
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(f"{option}: {error}") from None
+
+
+def _list_rules(*, as_json: bool) -> None:
+    rules = [rule for family in CATALOGUE.values() for rule in family.values()]
+    if as_json:
+        rows = [
+            {"id": rule.id, "family": rule.family.value, "title": rule.title, "where": rule.where, "how": rule.how}
+            for rule in rules
+        ]
+        print(json.dumps({"rules": rows}))
+        return
+    for rule in rules:
+        print(f"{rule.family.value:8}{rule.id}: {rule.title} ({rule.where})")

@@ -1,0 +1,106 @@
+"""What was found out about each rule, put together from everything that several scenarios saw of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from enum import Enum
+
+from attrs import define, field, frozen
+
+from broker.conform.rules import Rule
+from broker.limits import MAX_CONFORM_EVIDENCE, MAX_CONFORM_EVIDENCE_CHARS
+from broker.wire.odek.events.redaction import Redactor, secret_values
+from broker.wire.quoting import escape
+
+
+class Outcome(Enum):
+    """How a rule came out."""
+
+    FAIL = "fail"
+    PASS = "pass"  # noqa: S105 - an outcome, no password
+    SKIP = "skip"
+
+
+@frozen
+class Finding:
+    """One rule's outcome. ``evidence`` are the observations, or for a skipped rule the reason; safe to print."""
+
+    rule: Rule
+    outcome: Outcome
+    evidence: tuple[str, ...] = ()
+
+
+@define
+class _Entry:
+    passed: bool = False
+    failures: list[str] = field(factory=list)
+    notes: list[str] = field(factory=list)
+    reasons: list[str] = field(factory=list)
+
+
+class Findings:
+    """Collects observations by rule. A failure outweighs any pass, a pass outweighs any reason to skip.
+
+    Secrets are taken out of every text: values of this process's environment whose names say that they are secret, and
+    what looks like a credential.
+    """
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._rules = {rule.id: rule for rule in rules}
+        self._entries = {rule.id: _Entry() for rule in rules}
+        self._redactor = Redactor(secret_values(os.environ))
+
+    def passed(self, rule_id: str, note: str = "") -> None:
+        """The rule was kept, as seen once."""
+        entry = self._entries[rule_id]
+        entry.passed = True
+        self._add(entry.notes, note)
+
+    def failed(self, rule_id: str, evidence: str) -> None:
+        """The rule was broken; ``evidence`` is what was seen."""
+        self._add(self._entries[rule_id].failures, evidence)
+
+    def skipped(self, reason: str, *rule_ids: str) -> None:
+        """These rules could not be looked at, for ``reason``."""
+        for rule_id in rule_ids:
+            self._add(self._entries[rule_id].reasons, reason)
+
+    def judge(self, rule_id: str, kept: bool, evidence: str) -> None:
+        """Pass or fail by ``kept``."""
+        if kept:
+            self.passed(rule_id)
+        else:
+            self.failed(rule_id, evidence)
+
+    def is_failed(self, rule_id: str) -> bool:
+        """Whether a failure of the rule has been seen."""
+        return bool(self._entries[rule_id].failures)
+
+    @property
+    def any_failed(self) -> bool:
+        """Whether any rule has failed so far."""
+        return any(entry.failures for entry in self._entries.values())
+
+    def results(self, wanted: Iterable[str] = ()) -> tuple[Finding, ...]:
+        """One finding for each rule, in the order of the catalogue; only those of ``wanted`` if that names any."""
+        chosen = frozenset(wanted)
+        return tuple(
+            self._finding(rule, self._entries[rule.id])
+            for rule in self._rules.values()
+            if not chosen or rule.id in chosen
+        )
+
+    def _finding(self, rule: Rule, entry: _Entry) -> Finding:
+        if entry.failures:
+            return Finding(rule, Outcome.FAIL, tuple(entry.failures))
+        if entry.passed:
+            return Finding(rule, Outcome.PASS, tuple(entry.notes))
+        return Finding(rule, Outcome.SKIP, tuple(entry.reasons or ["nothing of it was seen"]))
+
+    def _add(self, texts: list[str], text: str) -> None:
+        if not text:
+            return
+        shown = escape(self._redactor.redact(text, max_chars=MAX_CONFORM_EVIDENCE_CHARS))
+        if shown not in texts and len(texts) < MAX_CONFORM_EVIDENCE:
+            texts.append(shown)

@@ -1,0 +1,1 @@
+"""Hosts under test, and the hostile extensions that are played to them."""

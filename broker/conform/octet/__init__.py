@@ -1,0 +1,1 @@
+"""Conformance of extensions of API 0.3."""

@@ -1,0 +1,92 @@
+"""How an extension reads: bytes in any pieces, frames in any number, and frames as long as they may be."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker import canonical
+from broker.conform.octet.bench import OctetBench
+from broker.conform.octet.peer import OctetPeer
+from broker.limits import MAX_CONCURRENT_REQUESTS, MAX_TOOLS
+from broker.wire.jsonrpc import request
+from broker.wire.octet.models import ProtocolLimits
+
+_DRIBBLED_BYTES: Final = 64
+_DRIBBLE_SECONDS: Final = 10.0
+_LOWER_FRAME_BYTES: Final = 98_304
+
+
+async def in_pieces(bench: OctetBench) -> None:
+    """Initialize byte by byte, then several requests at once, then one as long as may be."""
+    rule, seconds = "octet.framing.chunk-independent", bench.settings.answer_seconds
+    async with bench.process() as peer:
+        offer = bench.offer()
+        peer.bound = offer.limits.max_frame_bytes
+        call, data = peer.prepare("initialize", bench.initialize_params(offer, peer.workspace))
+        await peer.probe.dribble(data, _DRIBBLED_BYTES, seconds + _DRIBBLE_SECONDS)
+        if not await peer.answered(call, seconds):
+            bench.no_answer(peer, rule, "initialize was written byte by byte", seconds)
+            return
+        bench.findings.passed(rule)
+        if bench.accept(peer, offer, what="a full offer, byte by byte"):
+            await _several_at_once(bench, peer)
+            await _longest_frame(bench, peer)
+
+
+async def lower_limits(bench: OctetBench) -> None:
+    """An offer with limits below those of the API, and a frame as long as they allow."""
+    offered = ProtocolLimits(
+        max_frame_bytes=_LOWER_FRAME_BYTES,
+        max_concurrent_requests=min(3, MAX_CONCURRENT_REQUESTS),
+        max_tools=min(MAX_TOOLS, max(1, len(bench.tools))),
+    )
+    async with bench.process() as peer:
+        if not await bench.start(peer, bench.offer(limits=offered), what="an offer with lower limits"):
+            peer.blamed = True
+            return
+        bench.findings.passed("octet.selection.limit-over-offer")
+        await _longest_frame(bench, peer)
+
+
+async def _several_at_once(bench: OctetBench, peer: OctetPeer) -> None:
+    rule, seconds = "octet.framing.several-in-one-chunk", bench.settings.answer_seconds
+    assert peer.selection is not None
+    count = min(4, peer.selection.limits.max_concurrent_requests)
+    params = bench.sync_params(peer)
+    if params is None:
+        bench.findings.skipped("it answers no call of a tool", rule)
+        return
+    prepared = [peer.prepare("tool/call", params) for _ in range(count)]
+    await peer.probe.write(b"".join(data for _, data in prepared), seconds)
+    for call, _ in prepared:
+        if not await peer.answered(call, seconds):
+            answered = sum(one.answer is not None for one, _ in prepared)
+            what = f"{count} requests in one write, {answered} answered"
+            bench.no_answer(peer, rule, what, seconds)
+            return
+    bench.findings.passed(rule)
+
+
+async def _longest_frame(bench: OctetBench, peer: OctetPeer) -> None:
+    rule, seconds = "octet.framing.at-bound", bench.settings.answer_seconds
+    params = bench.sync_params(peer)
+    if params is None:
+        bench.findings.skipped("it answers no call of a tool", rule)
+        return
+    if bench.findings.is_failed("octet.framing.chunk-independent"):
+        bench.findings.skipped("frames that arrive in pieces are not read", rule)
+        return
+    params["context"]["padding"] = ""
+    call_id = 1 + max(one.id for one in peer.calls.values() if isinstance(one.id, int))
+    missing = peer.bound - len(canonical.encode(request(call_id, "tool/call", params)))
+    if missing < 0 or peer.blamed:
+        bench.findings.skipped(f"the selected bound is {peer.bound} bytes", rule)
+        return
+    params["context"]["padding"] = "x" * missing
+    call, data = peer.prepare("tool/call", params, call_id)
+    assert len(data) == peer.bound + 1
+    await peer.probe.write(data, seconds)
+    if not await peer.answered(call, seconds):
+        bench.no_answer(peer, rule, f"a frame of {peer.bound} bytes, which is the selected bound", seconds)
+        return
+    bench.findings.passed(rule)

@@ -1,0 +1,169 @@
+"""``broker conform``: what it prints, its exit status, its JSON and its JUnit XML."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from broker.cli.main import main
+from broker.conform import CATALOGUE
+from broker.wire.odek.config import ServerConfig
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+CONTRIBUTES = ('tools = ["echo", "later"]', 'hooks = ["session_start", "session_end"]')
+
+
+@pytest.fixture(scope="session")
+def broken(octet_subject: Callable[..., Any]) -> str:
+    return str(octet_subject("broken_octet.py", "other-version", "0.3", CONTRIBUTES).path)
+
+
+def test_every_example_passes(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ("hello", "workbench", "parrot", "import-quill", "versions")
+    assert main(["conform", *(str(EXAMPLES / name) for name in names)]) == 0
+    out = capsys.readouterr().out
+    assert "FAIL" not in out
+    for target in ("hello (octet 0.3)", "board (", "checker (", "watcher (", "parrot (", "import-quill ("):
+        assert target in out
+    for target in ("outline (octet 0.1)", "tidy (octet 0.2)", "tasks (octet 0.4)"):
+        assert target in out
+
+
+def test_a_migration_adapter_reads_the_given_directory(capsys: pytest.CaptureFixture[str]) -> None:
+    home = EXAMPLES / "import-quill" / "home"
+    rule = "octet.migration.import"
+    assert main(["conform", str(EXAMPLES / "import-quill"), "--source-root", str(home), "--rule", rule]) == 0
+    assert f"pass  {rule}" in capsys.readouterr().out
+
+
+def test_events_are_published_to_a_subscriber(capsys: pytest.CaptureFixture[str]) -> None:
+    report = '{"file": "a.py", "verdict": "ok", "problems": 0, "summary": "compiles"}'
+    given = ["--event", "bus.checker.report", report, "--rule", "octet.bus.events-read"]
+    assert main(["conform", str(EXAMPLES / "workbench" / "board"), *given]) == 0
+    assert "200 events on bus.checker.report" in capsys.readouterr().out
+
+
+def test_a_broken_rule_is_shown_first_and_gives_status_1(broken: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conform", broken]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"subject (octet 0.3) {broken}"
+    assert lines[1] == "  FAIL  octet.selection.version: api_version is the one asked for"
+    assert lines[2].strip() == "a full offer: api_version: must be '0.3', not '0.4'"
+    assert lines[3].strip() == "see octet: Version policy"
+    assert "the extension did not start" in lines[4]
+    assert lines[-1].startswith("  1 failed, 3 passed, ")
+
+
+def test_json_has_every_finding(broken: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conform", broken, "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "broker.conformance/v1"
+    (report,) = document["reports"]
+    assert (report["target"], report["kind"], report["path"]) == ("subject", "octet 0.3", broken)
+    assert report["summary"]["fail"] == 1
+    assert sum(report["summary"].values()) == len(report["findings"])
+    failed = [finding for finding in report["findings"] if finding["outcome"] == "fail"]
+    assert failed == [
+        {
+            "rule": "octet.selection.version",
+            "outcome": "fail",
+            "title": "api_version is the one asked for",
+            "where": "octet: Version policy",
+            "evidence": ["a full offer: api_version: must be '0.3', not '0.4'"],
+        }
+    ]
+
+
+def test_junit_is_one_suite_a_program(broken: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "report.xml"
+    hello = str(EXAMPLES / "hello")
+    assert main(["conform", broken, hello, "--junit", str(file)]) == 1
+    root = ElementTree.fromstring(file.read_bytes())
+    assert root.tag == "testsuites"
+    suites = {suite.get("name"): suite for suite in root}
+    assert [*suites] == ["subject (octet 0.3)", "hello (octet 0.3)"]
+    subject = suites["subject (octet 0.3)"]
+    assert subject.get("failures") == "1"
+    assert int(subject.get("tests", "")) == len(subject)
+    (failure,) = subject.iter("failure")
+    assert failure.text == "a full offer: api_version: must be '0.3', not '0.4'"
+    assert suites["hello (octet 0.3)"].get("failures") == "0"
+
+
+def test_one_rule_alone_can_be_asked_for(broken: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conform", broken, "--rule", "octet.selection.schema"]) == 0
+    assert "1 skipped" in capsys.readouterr().out
+
+
+def test_a_server_of_a_configuration(
+    tmp_path: Path, mcp_subject: Callable[[str], ServerConfig], capsys: pytest.CaptureFixture[str]
+) -> None:
+    right, wrong = mcp_subject(""), mcp_subject("ping-text")
+    servers = {
+        name: {
+            "command": server.command,
+            "args": [*server.args],
+            "artifact_roots": [*server.artifact_roots],
+            "max_response_bytes": server.max_response_bytes,
+        }
+        for name, server in (("right", right), ("wrong", wrong))
+    }
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"mcp_servers": servers}), encoding="utf-8")
+    assert main(["conform", str(file), "--server", "right"]) == 0
+    capsys.readouterr()
+    assert main(["conform", str(file)]) == 1
+    out = capsys.readouterr().out
+    assert out.count("FAIL") == 1
+    assert "FAIL  odek.server.ping" in out
+    assert main(["conform", str(file), "--server", "right", "--call", "change", "{}", "--verbose"]) == 0
+    assert "pass  odek.server.tools-call" in capsys.readouterr().out
+    assert main(["conform", str(file), "--server", "right", "--no-calls", "--rule", "odek.server.tools-call"]) == 0
+    assert "no tool is to be called" in capsys.readouterr().out
+
+
+def test_the_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conform", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == sum(map(len, CATALOGUE.values()))
+    assert any(line.startswith("mcp     odek.server.ping: ping is answered with {}") for line in lines)
+    assert main(["conform", "--list", "--json"]) == 0
+    rules = json.loads(capsys.readouterr().out)["rules"]
+    assert len(rules) == len(lines)
+    assert {*rules[0]} == {"id", "family", "title", "where", "how"}
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "words"),
+    [
+        ([], 2, "nothing to judge"),
+        (["--host", "x", "PATH"], 2, "takes no PATH"),
+        (["--rule", "octet.no.such", "HELLO"], 2, "there is no rule"),
+        (["HELLO", "--call", "greet", "{"], 2, "--call greet"),
+        (["HELLO", "--event", "bus.a.b", "[]"], 2, "a payload is an object"),
+        (["HELLO", "--workspace", "/no/such/directory"], 3, "is not a directory"),
+        (["HELLO", "--junit", "/no/such/directory/report.xml"], 3, "cannot be written"),
+        (["/no/such/extension"], 3, "does not exist"),
+        (["--host", "no-such-host-anywhere"], 3, "not an executable program"),
+    ],
+)
+def test_wrong_use_and_wrong_set_up_have_their_status(
+    given: list[str], status: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [str(EXAMPLES / "hello") if word == "HELLO" else word for word in given]
+    assert main(["conform", *given]) == status
+    assert words in capsys.readouterr().err
+
+
+def test_a_program_that_is_not_there_is_no_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = tmp_path / "subject"
+    directory.mkdir()
+    manifest = 'name = "subject"\nversion = "1.0.0"\napi_version = "0.3"\n[entrypoint]\ncommand = "./gone"\n'
+    (directory / "extension.toml").write_text(manifest, encoding="utf-8")
+    assert main(["conform", str(directory)]) == 3
+    assert "does not exist" in capsys.readouterr().err
