@@ -36,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             # A terminal that cannot show a character gets its escape, never a UnicodeEncodeError half-way.
             stream.reconfigure(errors="backslashreplace")
     arguments = _parser().parse_args(argv)
+    _put_own_programs_on_path()
     try:
         status = int(arguments.action(arguments))
         sys.stdout.flush()
@@ -58,6 +59,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         _give_up_stdout()
         print(f"broker: {escape(str(error))}", file=sys.stderr)
         return FAILURE
+
+
+def _put_own_programs_on_path() -> None:
+    """Let extensions find the Python that has broker, as if this virtual environment were activated."""
+    programs = os.path.join(sys.prefix, "bin")
+    path = os.environ.get("PATH", os.defpath)
+    if sys.prefix != sys.base_prefix and programs not in path.split(os.pathsep):
+        os.environ["PATH"] = f"{programs}{os.pathsep}{path}"
 
 
 def _give_up_stdout() -> None:
