@@ -270,6 +270,7 @@ class _TurnWorkers:
 @process_of.register(Extension)
 def _(app: Extension, *, name: str | None = None, **fields: Any) -> ProcessPlan:
     # ``name`` may be that of the function that made it; an extension has a name of its own, which owns its topics.
+    app.check()
     mine = app.declaration
     contributes: dict[str, Any] = {
         "tools": list(mine.tools),
