@@ -38,9 +38,11 @@ def greeter() -> Any:
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """The example where its process finds the broker that is tested, whether or not that is installed."""
+    """The example where its process is of the Python that runs the tests, and finds the broker that they test."""
     directory = tmp_path / "greeter"
     shutil.copytree(EXAMPLE, directory)
+    program = directory / "main.py"
+    program.write_text(program.read_text().replace("#!/usr/bin/env python3", f"#!{sys.executable}"))
     manifest = directory / "extension.toml"
     manifest.write_text(f"{manifest.read_text()}\n[entrypoint.env]\nPYTHONPATH = {json.dumps(SOURCES)}\n")
     return directory
