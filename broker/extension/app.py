@@ -303,11 +303,19 @@ class Extension:
         """Have an ``async`` function run from the start to the end; it is cancelled when the extension ends."""
         if not is_async(function):
             raise UsageError(f"@app.background: {function.__name__} must be async, for it is cancelled at the end")
-        handler = Handler(function, is_async=True)
-        self.background_functions.append(handler)
+        self.background_functions.append(Handler(function, is_async=True))
         return function
 
     # -- running -------------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise :class:`~broker.errors.UsageError` for what shows only at the end; :meth:`run` begins with it."""
+        if "provider_stream" in self.declaration.uses and "provider stream" not in self.handlers:
+            raise UsageError(
+                "uses names provider_stream, and nothing answers for it: put @app.provider_stream on an async generator"
+            )
+        if self.declaration.menu and not self.declaration.commands:
+            raise UsageError("@app.menu: a manifest with a menu has a command; write one with @app.command")
 
     def check_manifest(self, path: Any) -> None:
         """Hold the code against an ``extension.toml``; :class:`~broker.errors.ManifestError` lists what disagrees."""
@@ -335,7 +343,7 @@ class Extension:
         raise UsageError(f"{what}: the extension is not running; do this in a tool, hook, event or background function")
 
     def set_process_runtime(self, runtime: Runtime | None) -> None:
-        """Say which runtime code outside all handlers belongs to, threads of the author's own for example."""
+        """Say which runtime code outside all handlers belongs to: threads of an author's own."""
         self._process_runtime = runtime
 
     # -- inside --------------------------------------------------------------------------------------------------------
@@ -382,8 +390,7 @@ class Extension:
         if topic in known:
             return
         if len(known) >= MAX_BUS_SUBSCRIPTIONS:
-            text = f"{what}({topic}): a process has at most {MAX_BUS_SUBSCRIPTIONS} subscriptions"
-            raise UsageError(text, topic=topic)
+            raise UsageError(f"{what}({topic}): a process has at most {MAX_BUS_SUBSCRIPTIONS} subscriptions")
         known.append(topic)
 
     def _only_0_4(self, what: str) -> None:

@@ -184,7 +184,10 @@ class CallTable:
         if not self._is_open(work):
             return
         if call.method == "tool/call":
-            connection.answer(call, failure_json(text[:_MAX_FAILURE_CHARS]))
+            try:
+                connection.answer(call, failure_json(text[:_MAX_FAILURE_CHARS]))
+            except ResourceExhaustedError as over:
+                connection.refuse(call, over.name, {"reason": str(over)})
         else:
             name = error.name if isinstance(error, BrokerError) else "internal_error"
             if call.method == "hook/run":

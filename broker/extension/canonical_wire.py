@@ -151,6 +151,7 @@ class CanonicalHostConnection(HostConnection):
             "max_concurrent_requests": min(offered.max_concurrent_requests, self.declaration.concurrency),
             "max_tools": offered.max_tools,
         }
+        self._bound = offered.max_frame_bytes
         tools = self.declaration.tools_json()
         if len(tools) > offered.max_tools:
             raise ProtocolError(

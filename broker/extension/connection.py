@@ -161,9 +161,12 @@ class HostConnection(ABC):
         self._finish(call, frame)
 
     def refuse(self, call: HostCall, name: str, data: Any = None) -> None:
-        """Answer with the row ``name`` of the error table; ``data`` is left out when it is ``None``."""
+        """Answer with the row ``name`` of the error table; ``data`` is left out when it is ``None`` or does not fit."""
         self._check_open(call)
-        self._finish(call, self._encode(self._failure(call.id, name, data)))
+        frame = self._encode(self._failure(call.id, name, data))
+        if len(frame) > self._bound:
+            frame = self._encode(self._failure(call.id, name, None))
+        self._finish(call, frame)
 
     def answer_cancelled(self, call: HostCall) -> None:
         """Say that ``call`` ended early, with the reason it was cancelled for."""

@@ -37,6 +37,7 @@ def run(app: Extension) -> None:
     if sys.stdin.isatty():
         _leave(f"{app.name} is an octet extension: a host starts it and talks to it over pipes.\n{_how(app)}")
     try:
+        app.check()
         manifest = _manifest_beside_program()
         if manifest is not None:
             app.check_manifest(manifest)

@@ -249,8 +249,8 @@ class _TurnWorkers:
     """Runs plain functions one at a time, each until it ends or waits for the loop."""
 
     def __init__(self, loop: VirtualLoop) -> None:
-        self.loop = loop
-        self.current = threading.local()
+        self.loop: VirtualLoop = loop
+        self.current: threading.local = threading.local()
 
     def run(self, function: Callable[[], T]) -> asyncio.Future[T]:
         """Run ``function`` at once; gives its outcome, which may be there already."""
@@ -270,6 +270,7 @@ class _TurnWorkers:
 @process_of.register(Extension)
 def _(app: Extension, *, name: str | None = None, **fields: Any) -> ProcessPlan:
     # ``name`` may be that of the function that made it; an extension has a name of its own, which owns its topics.
+    app.check()
     mine = app.declaration
     contributes: dict[str, Any] = {
         "tools": list(mine.tools),

@@ -264,6 +264,33 @@ def test_questions_and_services(make_world: Any) -> None:
     assert world.text(app, "plainly") == "Ada"
 
 
+class Sessions:
+    def wait_for_idle(self, call: Any) -> str:
+        return "idle"
+
+    create = fork = reload = compact = wait_for_idle
+
+    def switch(self, call: Any, session_id: str) -> str:
+        return f"{session_id} for {call.origin.parent_method}"
+
+
+@pytest.mark.spec("octet.legacy.owner")
+def test_sessions_are_asked_for_with_parent_and_owner(make_world: Any) -> None:
+    app = Extension("hello", "1.0.0", api="0.4", uses=["session_control_v1"])
+
+    @app.command
+    async def move() -> str:
+        """Switches the session."""
+        result = await app.host.request("session/switch", {"session_id": "other"})
+        return str(result.session_id)
+
+    world = make_world(feature_services=FeatureServices(session_control=Sessions()))
+    world.add(app)
+    request = Contributions(world.session.extension("hello")).execute("move")
+    world.driver.run()
+    assert request.result().text == "other for command/execute"
+
+
 def test_a_question_without_a_call(world: Any, app: Extension) -> None:
     caught: list[str] = []
 

@@ -225,6 +225,17 @@ def test_what_0_4_does_not_have() -> None:
     )
 
 
+def test_what_shows_only_when_all_is_written(world: Any) -> None:
+    app = Extension("models", "1.0.0", uses=["provider_catalog", "provider_stream"])
+    text = "uses names provider_stream, and nothing answers for it: put @app.provider_stream on an async generator"
+    assert refused(app.check) == refused(lambda: world.begin(app)) == text
+    app = Extension("hello", "1.0.0", api="0.4")
+    app.menu(list)
+    assert refused(app.check) == "@app.menu: a manifest with a menu has a command; write one with @app.command"
+    app.command(named("x"))
+    app.check()
+
+
 def test_a_manifest_that_says_something_else(tmp_path: Path) -> None:
     app = Extension("hello", "2.0.0")
     app.tool(named("greet"))

@@ -11,6 +11,7 @@ import pytest
 from attrs import frozen
 
 from broker import canonical
+from broker.errors import RemoteError
 from broker.extension import Context, Extension, Result, ToolFailureError
 from broker.host import HostSettings
 from broker.limits import HANDLER_CANCEL_MS
@@ -221,6 +222,34 @@ def test_a_result_over_the_frame_bound_is_refused_or_cut(make_world: Any, app: E
     assert parts[2] == f"[{left_out} characters left out: the host takes no more]"
     assert len(parts[1]) > 1_850
     assert process.exit_status is None
+
+
+def test_a_failure_over_the_frame_bound_is_still_an_answer(make_world: Any, app: Extension) -> None:
+    @app.tool
+    def fail() -> str:
+        """Fails at length."""
+        raise ToolFailureError("x" * 4_000)
+
+    world = make_world(settings=HostSettings(max_frame_bytes=2_000))
+    world.add(app)
+    with pytest.raises(RemoteError) as caught:
+        world.call(app, "fail")
+    assert caught.value.name == "resource_exhausted"
+    assert "at most 2000 are taken by the host" in caught.value.data["reason"]
+
+
+def test_a_catalogue_over_the_offered_bound_is_not_sent(make_world: Any, app: Extension) -> None:
+    for number in range(40):
+
+        @app.tool(name=f"t{number}")
+        def tool() -> str:
+            """Does something that takes a while to explain."""
+            return ""
+
+    world = make_world(settings=HostSettings(max_frame_bytes=4_096))
+    started = world.begin(app)
+    assert str(started.error) == "hello refused to start: -32012 extension resource exhausted"
+    assert "the answer to initialize takes" in world.diagnostics()[0]
 
 
 # -- stopping ----------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
 import os
@@ -16,7 +17,7 @@ import pytest
 import broker
 from broker.adapters.blocking import BlockingHost
 from broker.extension import Event, Extension
-from broker.testing import MemoryHost
+from broker.testing import MemoryHost, MixedHost
 from broker.wire.octet.models import TextPart
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "greeter"
@@ -37,9 +38,11 @@ def greeter() -> Any:
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """The example where its process finds the broker that is tested, whether or not that is installed."""
+    """The example where its process is of the Python that runs the tests, and finds the broker that they test."""
     directory = tmp_path / "greeter"
     shutil.copytree(EXAMPLE, directory)
+    program = directory / "main.py"
+    program.write_text(program.read_text().replace("#!/usr/bin/env python3", f"#!{sys.executable}"))
     manifest = directory / "extension.toml"
     manifest.write_text(f"{manifest.read_text()}\n[entrypoint.env]\nPYTHONPATH = {json.dumps(SOURCES)}\n")
     return directory
@@ -73,6 +76,33 @@ def test_as_a_process(installed: Path) -> None:
         session.start(installed)
         for who in ("Ada", "Grace"):
             assert session.call("greeter", "greet", {"who": who}).content == (TextPart(text=f"hello, {who}"),)
+
+
+def test_an_object_beside_the_process(installed: Path, tmp_path: Path) -> None:
+    board = Extension("board", "1.0.0")
+    seen: list[str] = []
+    pause_s = 0.02
+
+    @board.on("bus.greeter.greeted")
+    async def greeted(event: Event[dict[str, Any]]) -> None:
+        await asyncio.sleep(pause_s)
+        seen.append(event.payload["who"])
+        if len(seen) == 2:
+            both.set()
+
+    both = asyncio.Event()
+
+    async def run() -> None:
+        async with MixedHost() as host:
+            session = await host.open_session(tmp_path)
+            await session.start(board)
+            await session.start(installed)
+            for who in ("Ada", "Grace"):
+                await session.call("greeter", "greet", {"who": who})
+            await asyncio.wait_for(both.wait(), 20)
+            assert seen == ["Ada", "Grace"]
+
+    asyncio.run(run())
 
 
 def test_on_the_command_line(installed: Path) -> None:
