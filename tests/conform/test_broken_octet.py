@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.conform import ConformSettings, Outcome, Report
+from broker.conform import ConformSettings, Report, Verdict
 
 FAST = ConformSettings(answer_ms=1_000, quiet_ms=100)
 CONTRIBUTES = ('tools = ["echo", "later"]', 'hooks = ["session_start", "session_end"]')
@@ -182,7 +182,7 @@ def test_no_fault_is_forgotten(faults_of: Callable[[str], set[str]]) -> None:
 def test_evidence_is_bounded_and_printable(reports: dict[str, Report]) -> None:
     for report in reports.values():
         for finding in report.findings:
-            assert finding.outcome is not Outcome.FAIL or finding.evidence
+            assert finding.outcome is not Verdict.FAIL or finding.evidence
             for evidence in finding.evidence:
                 assert len(evidence) <= 480
                 assert evidence.isprintable()

@@ -17,7 +17,7 @@ from broker.conform.hostile.judge_server import JUDGED as SERVER_JUDGED
 from broker.errors import SetupError, UsageError
 
 HERE = Path(__file__).parent
-RUN = shlex.join([sys.executable, "-m", "broker.cli", "run", "--for", "4"])
+RUN = shlex.join([sys.executable, "-m", "broker.cli", "run", "--for", "3"])
 
 
 def failures(report: Report) -> dict[str, tuple[str, ...]]:
