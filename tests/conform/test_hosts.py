@@ -90,6 +90,7 @@ def test_a_command_that_cannot_be_run_is_no_finding() -> None:
         examine_host("  ")
 
 
+@pytest.mark.spec("octet.process.host-survives")
 def test_a_host_that_crashes_is_found_out() -> None:
     report = examine_host("sh -c 'kill -SEGV $$' {path}")
     assert {"octet.process.host-survives", "octet.initialize.first-request"} == {*failures(report)}

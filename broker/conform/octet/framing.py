@@ -14,6 +14,7 @@ from broker.wire.octet.models import ProtocolLimits
 
 _DRIBBLED_BYTES: Final = 64
 _DRIBBLE_SECONDS: Final = 10.0
+_LONG_SECONDS: Final = 4.0
 _LOWER_FRAME_BYTES: Final = 98_304
 
 
@@ -71,7 +72,7 @@ async def _several_at_once(bench: OctetBench, peer: OctetPeer) -> None:
 
 
 async def _longest_frame(bench: OctetBench, peer: OctetPeer) -> None:
-    rule, seconds = "octet.framing.at-bound", bench.settings.answer_seconds
+    rule, seconds = "octet.framing.at-bound", bench.settings.answer_seconds + _LONG_SECONDS
     params = bench.sync_params(peer)
     if params is None:
         bench.findings.skipped("it answers no call of a tool", rule)
