@@ -303,6 +303,7 @@ CONFORM_TOTAL_MS: Final = _limit("CONFORM_TOTAL_MS", 120_000, "ms", "design", "a
 CONFORM_QUIET_MS: Final = _limit("CONFORM_QUIET_MS", 150, "ms", "design", "time in which nothing may come, waited after a sign that what went before was read")
 CONFORM_HOST_MS: Final = _limit("CONFORM_HOST_MS", 15_000, "ms", "design", "time a host under test gets to end by itself")
 MAX_CONFORM_PROCESSES: Final = _limit("MAX_CONFORM_PROCESSES", 6, "processes", "design", "processes under test at once")
+MAX_CONFORM_TARGETS: Final = _limit("MAX_CONFORM_TARGETS", 3, "programs", "design", "extensions or servers examined at once")
 MAX_CONFORM_HOSTS: Final = _limit("MAX_CONFORM_HOSTS", 10, "processes", "design", "hosts under test at once; they mostly wait")
 MAX_CONFORM_EVIDENCE: Final = _limit("MAX_CONFORM_EVIDENCE", 3, "texts", "design", "observations reported for one rule")
 MAX_CONFORM_EVIDENCE_CHARS: Final = _limit("MAX_CONFORM_EVIDENCE_CHARS", 480, "characters", "design", "one such observation")

@@ -15,7 +15,7 @@ it. Nothing it does raises: what it does wrong is in the report.
 from __future__ import annotations
 
 from broker.conform.conduct import Target, examine, examine_all
-from broker.conform.findings import Finding, Outcome
+from broker.conform.findings import Finding, Verdict
 from broker.conform.junit import junit_xml
 from broker.conform.report import Report, reports_json
 from broker.conform.rules import CATALOGUE, Family, Rule, rules_of
@@ -26,10 +26,10 @@ __all__ = [
     "ConformSettings",
     "Family",
     "Finding",
-    "Outcome",
     "Report",
     "Rule",
     "Target",
+    "Verdict",
     "examine",
     "examine_all",
     "junit_xml",

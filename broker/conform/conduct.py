@@ -21,6 +21,7 @@ from broker.conform.rules import Family, check_ids, rules_of
 from broker.conform.settings import ConformSettings
 from broker.conform.workspace import make_workspace
 from broker.errors import SetupError
+from broker.limits import MAX_CONFORM_TARGETS
 from broker.wire.octet.manifest_model import Manifest
 from broker.wire.odek.config import ServerConfig
 
@@ -29,7 +30,7 @@ Target: TypeAlias = Manifest | ServerConfig
 
 
 def examine(targets: Sequence[Target], settings: ConformSettings | None = None) -> list[Report]:
-    """A report on each of ``targets``, one after the other; runs an event loop of its own.
+    """A report on each of ``targets``, in their order; runs an event loop of its own.
 
     Raises :class:`~broker.errors.SetupError` when a program cannot be started at all, and
     :class:`~broker.errors.UsageError` for an unknown rule in the settings. What a program does wrong never raises.
@@ -44,7 +45,15 @@ async def examine_all(targets: Sequence[Target], settings: ConformSettings) -> l
         _check_startable(target, settings)
     with OrphanGuard() as guard:
         try:
-            return [await _examine(target, settings, guard) for target in targets]
+            room = asyncio.Semaphore(MAX_CONFORM_TARGETS)
+
+            async def examined(target: Target) -> Report:
+                async with room:
+                    return await _examine(target, settings, guard)
+
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(examined(target)) for target in targets]
+            return [task.result() for task in tasks]
         except* SetupError as group:
             error: BaseException = group
             while isinstance(error, BaseExceptionGroup):

@@ -14,7 +14,7 @@ from broker.wire.odek.events.redaction import Redactor, secret_values
 from broker.wire.quoting import escape
 
 
-class Outcome(Enum):
+class Verdict(Enum):
     """How a rule came out."""
 
     FAIL = "fail"
@@ -27,7 +27,7 @@ class Finding:
     """One rule's outcome. ``evidence`` are the observations, or for a skipped rule the reason; safe to print."""
 
     rule: Rule
-    outcome: Outcome
+    outcome: Verdict
     evidence: tuple[str, ...] = ()
 
 
@@ -93,10 +93,10 @@ class Findings:
 
     def _finding(self, rule: Rule, entry: _Entry) -> Finding:
         if entry.failures:
-            return Finding(rule, Outcome.FAIL, tuple(entry.failures))
+            return Finding(rule, Verdict.FAIL, tuple(entry.failures))
         if entry.passed:
-            return Finding(rule, Outcome.PASS, tuple(entry.notes))
-        return Finding(rule, Outcome.SKIP, tuple(entry.reasons or ["nothing of it was seen"]))
+            return Finding(rule, Verdict.PASS, tuple(entry.notes))
+        return Finding(rule, Verdict.SKIP, tuple(entry.reasons or ["nothing of it was seen"]))
 
     def _add(self, texts: list[str], text: str) -> None:
         if not text:

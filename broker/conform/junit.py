@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 from xml.etree import ElementTree
 
-from broker.conform.findings import Finding, Outcome
+from broker.conform.findings import Finding, Verdict
 from broker.conform.report import Report
 
 # What XML 1.0 cannot hold, escaped or not.
@@ -45,10 +45,10 @@ def junit_xml(reports: Sequence[Report]) -> bytes:
 def _add_case(suite: ElementTree.Element, report: Report, finding: Finding) -> None:
     case = ElementTree.SubElement(suite, "testcase", classname=_text(report.target), name=finding.rule.id, time="0")
     seen = _text("\n".join(finding.evidence))
-    if finding.outcome is Outcome.FAIL:
+    if finding.outcome is Verdict.FAIL:
         failure = ElementTree.SubElement(case, "failure", message=_text(finding.rule.title), type=finding.rule.where)
         failure.text = seen
-    elif finding.outcome is Outcome.SKIP:
+    elif finding.outcome is Verdict.SKIP:
         ElementTree.SubElement(case, "skipped", message=seen)
 
 

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from broker.conform.findings import Finding, Outcome
+from broker.conform.findings import Finding, Verdict
 
 SCHEMA: Final = "broker.conformance/v1"
-_SIGNS: Final = {Outcome.FAIL: "FAIL", Outcome.PASS: "pass", Outcome.SKIP: "skip"}
+_SIGNS: Final = {Verdict.FAIL: "FAIL", Verdict.PASS: "pass", Verdict.SKIP: "skip"}
 
 
 @frozen
@@ -30,17 +30,17 @@ class Report:
     @property
     def failed(self) -> tuple[Finding, ...]:
         """The rules that were broken."""
-        return self._with(Outcome.FAIL)
+        return self._with(Verdict.FAIL)
 
     @property
     def passed(self) -> tuple[Finding, ...]:
         """The rules that were kept."""
-        return self._with(Outcome.PASS)
+        return self._with(Verdict.PASS)
 
     @property
     def skipped(self) -> tuple[Finding, ...]:
         """The rules that could not be looked at."""
-        return self._with(Outcome.SKIP)
+        return self._with(Verdict.SKIP)
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain JSON; its members are described in the documentation and only ever added to."""
@@ -92,7 +92,7 @@ class Report:
         for reason, count in by_reason.items():
             yield f"  skip  {count} rule{'s' if count > 1 else ''}: {reason}"
 
-    def _with(self, outcome: Outcome) -> tuple[Finding, ...]:
+    def _with(self, outcome: Verdict) -> tuple[Finding, ...]:
         return tuple(finding for finding in self.findings if finding.outcome is outcome)
 
 
@@ -105,5 +105,5 @@ def _finding_lines(finding: Finding) -> Iterator[str]:
     yield f"  {_SIGNS[finding.outcome]}  {finding.rule.id}: {finding.rule.title}"
     for evidence in finding.evidence:
         yield f"          {evidence}"
-    if finding.outcome is Outcome.FAIL:
+    if finding.outcome is Verdict.FAIL:
         yield f"          see {finding.rule.where}"

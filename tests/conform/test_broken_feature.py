@@ -9,7 +9,7 @@ import pytest
 
 from broker.conform import ConformSettings, Report
 
-FAST = ConformSettings(answer_ms=1_000, quiet_ms=100)
+FAST = ConformSettings(answer_ms=2_000, quiet_ms=100)
 CONTRIBUTES = ('tools = ["echo"]', 'commands = ["say"]', "context = true", 'ui = ["status"]', "confirmations = true")
 
 # The version and the fault, the rule that it breaks, and words that the evidence has.
@@ -72,6 +72,9 @@ def test_what_is_right_breaks_no_rule(reports: dict[tuple[str, str], Report], ve
     assert {finding.rule.id for finding in report.passed} >= rules
 
 
+@pytest.mark.spec(
+    "octet.legacy.envelope",
+)
 @pytest.mark.parametrize(("version", "fault"), FAULTS)
 def test_one_fault_breaks_its_rule_and_no_other(
     reports: dict[tuple[str, str], Report], version: str, fault: str

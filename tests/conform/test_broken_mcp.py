@@ -9,7 +9,7 @@ import pytest
 
 from broker.conform import ConformSettings, Report
 
-FAST = ConformSettings(answer_ms=1_000, quiet_ms=100)
+FAST = ConformSettings(answer_ms=2_000, quiet_ms=100)
 
 # The fault, the rule that it breaks, and words that the evidence has.
 FAULTS = {
@@ -126,6 +126,33 @@ def test_what_is_right_breaks_no_rule(reports: dict[str, Report]) -> None:
     assert {finding.rule.id for finding in report.passed} >= {rule for rule, _ in FAULTS.values()}
 
 
+@pytest.mark.spec(
+    "odek.server.jsonrpc",
+    "odek.server.answer-shape",
+    "odek.server.error-shape",
+    "odek.server.answered-once",
+    "odek.server.long-line",
+    "odek.server.initialize-answered",
+    "odek.server.initialize-shape",
+    "odek.server.tools-capability",
+    "odek.server.requests-before-initialized",
+    "odek.server.without-initialized",
+    "odek.server.unknown-method",
+    "odek.server.list-shape",
+    "odek.server.input-schema",
+    "odek.server.description",
+    "odek.server.one-page",
+    "odek.server.tools-call",
+    "odek.server.content-items",
+    "odek.server.result-within-limit",
+    "odek.artifact-ref.one-line",
+    "odek.server.unknown-tool",
+    "odek.server.bad-params",
+    "odek.server.cancel-harmless",
+    "odek.server.exit-on-sigterm",
+    "odek.server.stays-alive",
+    "odek.server.nothing-left",
+)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_one_fault_breaks_its_rule_and_no_other(reports: dict[str, Report], fault: str) -> None:
     rule, words = FAULTS[fault]

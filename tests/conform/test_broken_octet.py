@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.conform import ConformSettings, Outcome, Report
+from broker.conform import ConformSettings, Report, Verdict
 
-FAST = ConformSettings(answer_ms=1_000, quiet_ms=100)
+FAST = ConformSettings(answer_ms=2_000, quiet_ms=100)
 CONTRIBUTES = ('tools = ["echo", "later"]', 'hooks = ["session_start", "session_end"]')
 
 # The fault, the rules that it breaks, and words that the evidence of the first one has.
@@ -162,6 +162,26 @@ def test_what_is_right_breaks_no_rule(reports: dict[str, Report]) -> None:
     assert {finding.rule.id for finding in report.passed} >= {rule for rule, _ in FAULTS.values()}
 
 
+@pytest.mark.spec(
+    "octet.framing.frames-only",
+    "octet.initialize.answered",
+    "octet.initialize.no-error",
+    "octet.tool-call.unknown-tool",
+    "octet.bus.binding-first",
+    "octet.bus.declare-acknowledged",
+    "octet.bus.payload-screened",
+    "octet.bus.subscriptions-bound",
+    "octet.bus.redeclare-after-reset",
+    "octet.bus.resubscribe-after-reset",
+    "octet.bus.survives-refusal",
+    "octet.bus.events-read",
+    "octet.hook.answered",
+    "octet.shutdown.exit-status",
+    "octet.process.exit-on-eof",
+    "octet.process.exit-on-sigterm",
+    "octet.process.stays-alive",
+    "octet.process.stderr-bounded",
+)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_one_fault_breaks_its_rule_and_no_other(reports: dict[str, Report], fault: str) -> None:
     rule, words = FAULTS[fault]
@@ -182,7 +202,7 @@ def test_no_fault_is_forgotten(faults_of: Callable[[str], set[str]]) -> None:
 def test_evidence_is_bounded_and_printable(reports: dict[str, Report]) -> None:
     for report in reports.values():
         for finding in report.findings:
-            assert finding.outcome is not Outcome.FAIL or finding.evidence
+            assert finding.outcome is not Verdict.FAIL or finding.evidence
             for evidence in finding.evidence:
                 assert len(evidence) <= 480
                 assert evidence.isprintable()

@@ -17,7 +17,7 @@ from broker.conform.hostile.judge_server import JUDGED as SERVER_JUDGED
 from broker.errors import SetupError, UsageError
 
 HERE = Path(__file__).parent
-RUN = shlex.join([sys.executable, "-m", "broker.cli", "run", "--for", "4"])
+RUN = shlex.join([sys.executable, "-m", "broker.cli", "run", "--for", "3"])
 
 
 def failures(report: Report) -> dict[str, tuple[str, ...]]:
@@ -90,6 +90,7 @@ def test_a_command_that_cannot_be_run_is_no_finding() -> None:
         examine_host("  ")
 
 
+@pytest.mark.spec("octet.process.host-survives")
 def test_a_host_that_crashes_is_found_out() -> None:
     report = examine_host("sh -c 'kill -SEGV $$' {path}")
     assert {"octet.process.host-survives", "octet.initialize.first-request"} == {*failures(report)}

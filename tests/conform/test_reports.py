@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from broker.conform import CATALOGUE, Family, Outcome, Report, junit_xml, rules_of
+from broker.conform import CATALOGUE, Family, Report, Verdict, junit_xml, rules_of
 from broker.conform.findings import Findings
 from broker.conform.joining import Joiner
 from broker.conform.rules import table
@@ -30,15 +30,15 @@ def findings_of(*outcomes: tuple[str, str]) -> Findings:
 @pytest.mark.parametrize(
     ("seen", "outcome", "evidence"),
     [
-        ([], Outcome.SKIP, ("nothing of it was seen",)),
-        ([("skip", "why")], Outcome.SKIP, ("why",)),
-        ([("skip", "why"), ("pass", "note")], Outcome.PASS, ("note",)),
-        ([("pass", ""), ("fail", "that"), ("pass", "")], Outcome.FAIL, ("that",)),
-        ([("fail", "a"), ("fail", "a"), ("fail", "b"), ("fail", "c"), ("fail", "d")], Outcome.FAIL, ("a", "b", "c")),
+        ([], Verdict.SKIP, ("nothing of it was seen",)),
+        ([("skip", "why")], Verdict.SKIP, ("why",)),
+        ([("skip", "why"), ("pass", "note")], Verdict.PASS, ("note",)),
+        ([("pass", ""), ("fail", "that"), ("pass", "")], Verdict.FAIL, ("that",)),
+        ([("fail", "a"), ("fail", "a"), ("fail", "b"), ("fail", "c"), ("fail", "d")], Verdict.FAIL, ("a", "b", "c")),
     ],
 )
 def test_a_failure_outweighs_a_pass_and_a_pass_a_skip(
-    seen: list[tuple[str, str]], outcome: Outcome, evidence: tuple[str, ...]
+    seen: list[tuple[str, str]], outcome: Verdict, evidence: tuple[str, ...]
 ) -> None:
     (finding,) = findings_of(*seen).results([PING])
     assert (finding.outcome, finding.evidence) == (outcome, evidence)

@@ -17,12 +17,12 @@ import time
 from typing import Any
 
 TOPIC = "bus.hostile.said"
-FIELDS = [{"name": "text", "kind": "string", "required": True, "max_bytes": 64, "values": []}]
+FIELDS: list[dict[str, Any]] = [{"name": "text", "kind": "string", "required": True, "max_bytes": 64, "values": []}]
 BUS = ["bus/declare", "bus/event", "bus/lifecycle", "bus/publish", "bus/subscribe", "bus/unsubscribe"]
 SHOWN = 65_536
-TOOL = {"name": "poke", "description": "Does nothing.", "parameters": {"type": "object"}}
-RESULT = {"content": [{"type": "text", "text": "ok"}], "is_error": False, "metadata": None}
-PUBLISH = {"topic": TOPIC, "payload": {"text": "hello"}}
+TOOL: dict[str, Any] = {"name": "poke", "description": "Does nothing.", "parameters": {"type": "object"}}
+RESULT: dict[str, Any] = {"content": [{"type": "text", "text": "ok"}], "is_error": False, "metadata": None}
+PUBLISH: dict[str, Any] = {"topic": TOPIC, "payload": {"text": "hello"}}
 
 # What is sent once the contract exists, as it is.
 BAD_FRAMES: dict[str, bytes] = {
@@ -46,12 +46,12 @@ class Program:
     """The extension in one scenario."""
 
     def __init__(self, scenario: str, log: str) -> None:
-        self.scenario = scenario
-        self.started = time.monotonic()
-        self.file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self.scenario: str = scenario
+        self.started: float = time.monotonic()
+        self.file: int = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self.binding: str | None = None
-        self.lock = threading.Lock()
-        self.next_id = 0
+        self.lock: threading.Lock = threading.Lock()
+        self.next_id: int = 0
 
     def log(self, event: str, **more: Any) -> None:
         line = {"event": event, "pid": os.getpid(), "at": time.monotonic(), **more}

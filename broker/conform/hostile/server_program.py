@@ -13,15 +13,15 @@ import sys
 import time
 from typing import Any
 
-TOOL = {"name": "poke", "description": "Does nothing.", "inputSchema": {"type": "object"}}
+TOOL: dict[str, Any] = {"name": "poke", "description": "Does nothing.", "inputSchema": {"type": "object"}}
 
 
 class Program:
     """The server in one scenario."""
 
     def __init__(self, scenario: str, log: str) -> None:
-        self.scenario = scenario
-        self.file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self.scenario: str = scenario
+        self.file: int = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self.held: Any = None
 
     def log(self, event: str, **more: Any) -> None:

@@ -14,6 +14,7 @@ from broker.errors import BrokerError
 
 _FLOOD: Final = 200
 _NOTICES: Final = 32
+_READY_SECONDS: Final = 2.0
 _BUS: Final = tuple(rule for rule in OCTET_RULES if rule.startswith("octet.bus."))
 _DECLARING: Final = ("topic-owner", "declare-once", "declare-faults", "declare-acknowledged", "redeclare-after-reset")
 _PUBLISHING: Final = (
@@ -133,8 +134,10 @@ async def _new_topics(bench: OctetBench, peer: OctetPeer, host: BusHost) -> None
         before = len(host.subscriptions)
         host.publish_foreign(topic, _fields(bench.settings.events.get(topic, {"note": "x"})), None)
         await peer.flush()
-        again = await peer.probe.until(partial(_is_among, topic, host.subscriptions, before), 1.0)
-        bench.findings.judge(rule, again, f"{topic} became available and was not subscribed to again within 1 s")
+        again = await peer.probe.until(partial(_is_among, topic, host.subscriptions, before), _READY_SECONDS)
+        bench.findings.judge(
+            rule, again, f"{topic} became available and was not subscribed to again within {_READY_SECONDS:g} s"
+        )
 
 
 def _is_among(topic: str, topics: list[str], start: int) -> bool:
@@ -145,7 +148,7 @@ async def _reset(bench: OctetBench, peer: OctetPeer, host: BusHost) -> None:
     declared, subscribed = sorted(host.declared), sorted(host.subscribed)
     host.reset()
     await peer.flush()
-    await peer.probe.until(lambda: {*declared} <= {*host.declared} and {*subscribed} <= host.subscribed, 1.0)
+    await peer.probe.until(lambda: {*declared} <= {*host.declared} and {*subscribed} <= host.subscribed, _READY_SECONDS)
     await peer.flush()
     for rule, words, wanted, found in (
         ("octet.bus.redeclare-after-reset", "declared", declared, [*host.declared]),
@@ -153,7 +156,8 @@ async def _reset(bench: OctetBench, peer: OctetPeer, host: BusHost) -> None:
     ):
         missing = [topic for topic in wanted if topic not in found]
         if wanted:
-            what = f"1 s after a new binding, {', '.join(missing)} had not been {words} again; {peer.probe.ending()}"
+            what = f"{', '.join(missing)} had not been {words} again {_READY_SECONDS:g} s after a new binding"
+            what = f"{what}; {peer.probe.ending()}"
             bench.findings.judge(rule, not missing, what)
             peer.blamed = peer.blamed or bool(missing)
     await _call_tools(bench, peer)

@@ -200,36 +200,29 @@ def _error(call: Call) -> Any:
     return None if call.answer is None else call.answer.get("error")
 
 
-async def unknown_tool(bench: OctetBench) -> None:
+async def unknown_tool(bench: OctetBench, peer: OctetPeer) -> None:
     """A tool that does not exist. Where that is answered, it later serves to see whether the process still reads."""
     rule, seconds = "octet.tool-call.unknown-tool", min(1.0, bench.settings.answer_seconds)
-    async with bench.process() as peer:
-        if not await bench.start(peer):
-            return
-        call = await peer.ask("tool/call", bench.tool_params(NO_SUCH_TOOL, {}, peer.workspace), seconds)
-        if call.answer is None:
-            bench.answers_unknown_tool = False
-            bench.no_answer(peer, rule, "a tool that does not exist", seconds)
-            return
-        refused = call.failed or (isinstance(call.result, dict) and call.result.get("is_error") is True)
-        what = f"tool {NO_SUCH_TOOL!r}, which does not exist, was answered with {call.answer}"
-        bench.findings.judge(rule, refused, what)
+    call = await peer.ask("tool/call", bench.tool_params(NO_SUCH_TOOL, {}, peer.workspace), seconds)
+    if call.answer is None:
+        bench.answers_unknown_tool = False
+        bench.no_answer(peer, rule, "a tool that does not exist", seconds)
+        return
+    refused = call.failed or (isinstance(call.result, dict) and call.result.get("is_error") is True)
+    what = f"tool {NO_SUCH_TOOL!r}, which does not exist, was answered with {call.answer}"
+    bench.findings.judge(rule, refused, what)
 
 
-async def unknown_method(bench: OctetBench) -> None:
+async def unknown_method(bench: OctetBench, peer: OctetPeer) -> None:
     """A method that does not exist."""
-    rule = "octet.method.unknown"
-    async with bench.process() as peer:
-        if not await bench.start(peer):
-            return
-        method = "conformance/no-such-method"
-        call = await peer.request(method, {})
-        # Whoever answers the request behind it has read this one; the rest is a moment for slower threads.
-        if bench.reads_several:
-            await bench.still_answers(peer)
-        await peer.answered(call, bench.settings.quiet_seconds)
-        if call.answer is None:
-            bench.no_answer(peer, rule, f"{method}, which was not selected", bench.settings.quiet_seconds)
-            return
-        right = call.error_code == _UNKNOWN_METHOD or (call.failed and not bench.errors_are_right)
-        bench.findings.judge(rule, right, f"{method} was answered with {call.answer}")
+    rule, method = "octet.method.unknown", "conformance/no-such-method"
+    call = await peer.request(method, {})
+    # Whoever answers the request behind it has read this one; the rest is a moment for slower threads.
+    if bench.reads_several:
+        await bench.still_answers(peer)
+    await peer.answered(call, bench.settings.quiet_seconds)
+    if call.answer is None:
+        bench.no_answer(peer, rule, f"{method}, which was not selected", bench.settings.quiet_seconds)
+        return
+    right = call.error_code == _UNKNOWN_METHOD or (call.failed and not bench.errors_are_right)
+    bench.findings.judge(rule, right, f"{method} was answered with {call.answer}")

@@ -13,6 +13,14 @@ from broker.limits import MAX_CONFORM_PROCESSES
 
 Scenario = Callable[[OctetBench], Awaitable[None]]
 
+
+async def _unknown_method_and_sigterm(bench: OctetBench) -> None:
+    async with bench.process() as peer:
+        if await bench.start(peer):
+            await calls.unknown_method(bench, peer)
+            await endings.sigterm(bench, peer)
+
+
 # The longest first: they run at once, as many as may.
 SCENARIOS: Final[tuple[Scenario, ...]] = (
     bus.take_part,
@@ -20,11 +28,9 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     services.session_hooks,
     services.migrate,
     services.provide,
-    calls.unknown_method,
     framing.lower_limits,
     endings.bare_offer,
-    endings.end_of_input,
-    endings.sigterm,
+    _unknown_method_and_sigterm,
 )
 # Rules that are kept by everything that was seen, unless something broke them.
 _SEEN: Final = tuple(rule.id for rule in OCTET_RULES.values() if rule.how == "every line of every process is looked at")
@@ -35,7 +41,6 @@ async def conduct(bench: OctetBench) -> None:
     started = await endings.start_and_shutdown(bench)
     if started:
         # What these find out decides how the others go about it.
-        await calls.unknown_tool(bench)
         await framing.in_pieces(bench)
         await calls.call_tools(bench)
         room = asyncio.Semaphore(MAX_CONFORM_PROCESSES)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from broker.conform.octet.bench import OctetBench
+from broker.conform.octet.calls import unknown_tool
 from broker.conform.octet.peer import OctetPeer
 from broker.limits import EXIT_GRACE_MS, SHUTDOWN_TIMEOUT_MS
 
@@ -14,7 +16,7 @@ _SHUTDOWN_SECONDS: Final = SHUTDOWN_TIMEOUT_MS / 1000
 
 
 async def start_and_shutdown(bench: OctetBench) -> bool:
-    """Start, and end in order. False when it cannot be started, so that nothing else can be looked at."""
+    """Start, call a tool that does not exist, and end in order. False when nothing else can be looked at."""
     async with bench.process() as peer:
         await peer.probe.quiet(bench.settings.quiet_seconds / 3)
         if not await bench.start(peer):
@@ -22,7 +24,13 @@ async def start_and_shutdown(bench: OctetBench) -> bool:
         await peer.settle(bench.settings.quiet_seconds / 2, most=bench.settings.quiet_seconds)
         if peer.probe.output_ended:
             return False
-        await _shutdown(bench, peer)
+        await unknown_tool(bench, peer)
+        if not peer.probe.output_ended:
+            await _shutdown(bench, peer)
+            return True
+    async with bench.process() as peer:
+        if await bench.start(peer):
+            await _shutdown(bench, peer)
     return True
 
 
@@ -51,30 +59,35 @@ async def _shutdown(bench: OctetBench, peer: OctetPeer) -> None:
     findings.judge("octet.process.nothing-left", not left, f"after shutdown there still was: {shown}")
 
 
-async def end_of_input(bench: OctetBench) -> None:
-    """Close stdin."""
-    async with bench.process() as peer:
-        if not await bench.start(peer):
-            return
-        peer.may_end = True
-        peer.probe.close_stdin()
-        ended = await peer.probe.wait_exit(_EXIT_SECONDS) is not None
-        bench.findings.judge(
-            "octet.process.exit-on-eof", ended, f"{_EXIT_SECONDS:g} s after the end of its input the process still runs"
-        )
+async def end_of_input(bench: OctetBench, peer: OctetPeer) -> None:
+    """Close the stdin of a process that has done its work; of another if that one is gone."""
+    if peer.probe.output_ended:
+        await in_another(bench, end_of_input)
+        return
+    peer.may_end = True
+    peer.probe.close_stdin()
+    ended = await peer.probe.wait_exit(_EXIT_SECONDS) is not None
+    what = f"{_EXIT_SECONDS:g} s after the end of its input the process still runs"
+    bench.findings.judge("octet.process.exit-on-eof", ended, what)
 
 
-async def sigterm(bench: OctetBench) -> None:
-    """Send SIGTERM."""
+async def sigterm(bench: OctetBench, peer: OctetPeer) -> None:
+    """Send SIGTERM to a process that has done its work; to another if that one is gone."""
+    if peer.probe.output_ended:
+        await in_another(bench, sigterm)
+        return
+    peer.may_end = True
+    peer.probe.signal(signal.SIGTERM)
+    ended = await peer.probe.wait_exit(_EXIT_SECONDS) is not None
+    what = f"{_EXIT_SECONDS:g} s after SIGTERM the process still runs"
+    bench.findings.judge("octet.process.exit-on-sigterm", ended, what)
+
+
+async def in_another(bench: OctetBench, end: Callable[[OctetBench, OctetPeer], Awaitable[None]]) -> None:
+    """Start a process for nothing but to be ended."""
     async with bench.process() as peer:
-        if not await bench.start(peer):
-            return
-        peer.may_end = True
-        peer.probe.signal(signal.SIGTERM)
-        ended = await peer.probe.wait_exit(_EXIT_SECONDS) is not None
-        bench.findings.judge(
-            "octet.process.exit-on-sigterm", ended, f"{_EXIT_SECONDS:g} s after SIGTERM the process still runs"
-        )
+        if await bench.start(peer) and not peer.probe.output_ended:
+            await end(bench, peer)
 
 
 async def bare_offer(bench: OctetBench) -> None:

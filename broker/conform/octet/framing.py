@@ -6,6 +6,7 @@ from typing import Final
 
 from broker import canonical
 from broker.conform.octet.bench import OctetBench
+from broker.conform.octet.endings import end_of_input, in_another
 from broker.conform.octet.peer import OctetPeer
 from broker.limits import MAX_CONCURRENT_REQUESTS, MAX_TOOLS
 from broker.wire.jsonrpc import request
@@ -13,6 +14,7 @@ from broker.wire.octet.models import ProtocolLimits
 
 _DRIBBLED_BYTES: Final = 64
 _DRIBBLE_SECONDS: Final = 10.0
+_LONG_SECONDS: Final = 4.0
 _LOWER_FRAME_BYTES: Final = 98_304
 
 
@@ -43,9 +45,11 @@ async def lower_limits(bench: OctetBench) -> None:
     async with bench.process() as peer:
         if not await bench.start(peer, bench.offer(limits=offered), what="an offer with lower limits"):
             peer.blamed = True
+            await in_another(bench, end_of_input)
             return
         bench.findings.passed("octet.selection.limit-over-offer")
         await _longest_frame(bench, peer)
+        await end_of_input(bench, peer)
 
 
 async def _several_at_once(bench: OctetBench, peer: OctetPeer) -> None:
@@ -68,7 +72,7 @@ async def _several_at_once(bench: OctetBench, peer: OctetPeer) -> None:
 
 
 async def _longest_frame(bench: OctetBench, peer: OctetPeer) -> None:
-    rule, seconds = "octet.framing.at-bound", bench.settings.answer_seconds
+    rule, seconds = "octet.framing.at-bound", bench.settings.answer_seconds + _LONG_SECONDS
     params = bench.sync_params(peer)
     if params is None:
         bench.findings.skipped("it answers no call of a tool", rule)

@@ -243,6 +243,8 @@ class OctetPeer:
             faults = check(params_model(method), params)
             if faults:
                 self.findings.failed(_params_rule(method), f"params of {shown}: {'; '.join(map(str, faults[:3]))}")
+                if _is_event(incoming):
+                    self.notices.append(incoming)  # its number and its kind count all the same
                 self.refuse_incoming(incoming, "invalid_params")
                 return
         self._handle(incoming)
@@ -284,6 +286,14 @@ class OctetPeer:
                 "octet.method.outstanding-bound",
                 f"{self._outstanding} requests wait for an answer, {MAX_EXTENSION_REQUESTS_OUTSTANDING} may",
             )
+
+
+def _is_event(incoming: Incoming) -> bool:
+    """Whether this is an event of a stream as far as the accounts of streams go."""
+    params = incoming.params
+    types = {"stream_id": str, "sequence": int, "kind": str}
+    is_right = isinstance(params, dict) and all(type(params.get(key)) is kind for key, kind in types.items())
+    return incoming.method == "provider/event" and is_right
 
 
 def _params_rule(method: str) -> str:

@@ -204,7 +204,7 @@ async def _stream(bench: OctetBench, peer: OctetPeer, provider: str, model: str)
     findings.judge("octet.provider.stream-sequence", numbers == [*range(len(numbers))], f"sequences {numbers[:40]}")
     for event in events:
         payload = PAYLOADS.get(event["kind"])
-        faults = [] if payload is None else check(payload, event["payload"])
+        faults = [] if payload is None else check(payload, event.get("payload"))
         findings.judge("octet.provider.stream-kinds", not faults, f"{event['kind']}: {'; '.join(map(str, faults))}")
     kinds = [event["kind"] for event in events]
     terminal = [index for index, kind in enumerate(kinds) if kind in ("finished", "error")]
