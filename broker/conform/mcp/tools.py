@@ -33,6 +33,10 @@ async def list_tools(bench: McpBench, peer: McpPeer) -> bool:
         if call.answer is None:
             bench.no_answer(peer, "odek.server.list-without-params", "tools/list without params", seconds)
             return False
+        if call.error_code == _METHOD_NOT_FOUND and not bench.has_tools_capability:
+            findings.skipped("it has no tools capability and no tools", "odek.server.list-without-params", *_LIST)
+            bench.lists_tools = False
+            return True
         if not isinstance(call.result, dict):
             findings.failed("odek.server.list-without-params", f"tools/list was answered with {call.answer}")
             return False
