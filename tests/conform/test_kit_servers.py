@@ -38,7 +38,7 @@ def test_the_fixture_server_and_its_one_bad_tool(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(120)
 def test_a_server_of_the_kit(tmp_path: Path) -> None:
-    calls = {"add": ({"a": 1},), "texts": ({},), "surrogate": ({},), "fail": ({},), "crash": ({},), "attach": ({},)}
+    calls = {"add": ({"a": 1},), "texts": ({},), "fail": ({},), "crash": ({},), "attach": ({},)}
     (report,) = examine(
         [server(tmp_path, str(KIT))], ConformSettings(answer_ms=3_000, quiet_ms=100, calls={**calls, "noisy": ({},)})
     )

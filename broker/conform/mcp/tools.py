@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from broker.conform.call import Call
 from broker.conform.mcp.bench import McpBench
-from broker.conform.mcp.peer import Call, McpPeer
+from broker.conform.mcp.peer import McpPeer
 from broker.conform.mcp.results import judge_result
 from broker.limits import MAX_INPUT_SCHEMA_BYTES, MAX_LISTED_TOOLS, MAX_TOOL_PAGES
 from broker.wire.feature.values import compact_size
