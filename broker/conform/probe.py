@@ -120,6 +120,8 @@ class Probe:
             # An exit closes the pipes a moment before it can be seen; waiting for it here is a matter of milliseconds.
             time.sleep(_POLL_SECONDS)
             status = self.exit_status
+        if status is None and self.overrun:
+            return f"after {self.output_bytes} bytes its output is not read any more"
         if status is None:
             return "its output has ended, the process still runs" if self.output_ended else "the process still runs"
         how = f"ended by signal {-status}" if status < 0 else f"ended with status {status}"
@@ -256,6 +258,10 @@ class Probe:
             return
         self.last_output_at = self.now
         self.output_bytes += len(data)
+        if self.output_bytes > MAX_CONFORM_OUTPUT_BYTES:
+            # It is not read any more: whoever never stops writing is stopped by its pipe.
+            self._stop_watching(self._child.stdout_fd)
+            self.overrun = True
         if not self.overrun:
             self._framer.feed(data)
             try:

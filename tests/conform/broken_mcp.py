@@ -79,7 +79,7 @@ class Server:
             result["capabilities"] = ["tools"]
         elif is_fault("no-server-info"):
             del result["serverInfo"]
-        elif is_fault("no-tools-capability"):
+        elif is_fault("no-tools-capability", "without-tools"):
             result["capabilities"] = {"logging": {}}
         elif is_fault("initialize-error"):
             self.fail(request_id, -32603, "not today")
@@ -125,6 +125,9 @@ class Server:
     def list(self, request_id: Any, params: Any) -> None:
         if is_fault("list-needs-params") and params is None:
             self.fail(request_id, -32602, "params are missing")
+            return
+        if is_fault("without-tools"):
+            self.fail(request_id, -32601, "method not found")
             return
         if is_fault("tools-object"):
             self.reply(request_id, {"tools": {"report": {}}})

@@ -191,6 +191,8 @@ class Extension:
             limits["max_concurrent_requests"] = 0
         elif is_fault("fraction-limit"):
             limits["max_tools"] = "many"
+        elif is_fault("half-limit"):
+            limits["max_tools"] = 1.5
         elif is_fault("answer-with-more"):
             result["commands"] = []
         elif is_fault("no-contract"):

@@ -116,7 +116,7 @@ FAULTS = {
 
 @pytest.fixture(scope="module")
 def reports(examine_many: Callable[..., dict[str, Report]], mcp_subject: Callable[[str], Any]) -> dict[str, Report]:
-    return examine_many({name: (mcp_subject(name), FAST) for name in ["", *FAULTS]})
+    return examine_many({name: (mcp_subject(name), FAST) for name in ["", "without-tools", *FAULTS]})
 
 
 @pytest.mark.timeout(600)
@@ -162,4 +162,11 @@ def test_one_fault_breaks_its_rule_and_no_other(reports: dict[str, Report], faul
 
 
 def test_no_fault_is_forgotten(faults_of: Callable[[str], set[str]]) -> None:
-    assert faults_of("broken_mcp.py") == {*FAULTS}
+    assert faults_of("broken_mcp.py") == {"without-tools", *FAULTS}
+
+
+def test_a_server_without_tools_breaks_no_rule(reports: dict[str, Report]) -> None:
+    report = reports["without-tools"]
+    assert report.failed == ()
+    assert "odek.server.exit-on-sigterm" in {finding.rule.id for finding in report.passed}
+    assert "odek.server.unknown-tool" in {finding.rule.id for finding in report.skipped}

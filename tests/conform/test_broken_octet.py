@@ -65,6 +65,7 @@ FAULTS = {
     "fixed-limits": ("octet.selection.limit-over-offer", "max_frame_bytes"),
     "zero-limit": ("octet.selection.limit-zero", "max_concurrent_requests"),
     "fraction-limit": ("octet.selection.response-shape", "must be an integer"),
+    "half-limit": ("octet.canonical.no-float", "max_tools"),
     "answer-with-more": ("octet.selection.response-shape", "'commands'"),
     "no-contract": ("octet.selection.response-shape", "contract: is missing"),
     "tool-missing": ("octet.selection.tools-match-manifest", "'later'"),

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from attrs import define, field
 
+from broker.conform.call import Call
 from broker.conform.findings import Findings
 from broker.conform.joining import Joiner
 from broker.conform.probe import Probe
@@ -32,34 +33,6 @@ _ANSWERS: Final[dict[str, dict[str, Any]]] = {
 
 
 @define(eq=False)
-class Call:
-    """A request of the host's, and what came of it."""
-
-    id: int
-    method: str
-    sent_at: float
-    answer: dict[str, Any] | None = None
-    answered_at: float = 0.0
-    progress: int = -1
-
-    @property
-    def result(self) -> Any:
-        """The result of an answered call that did not fail, else ``None``."""
-        return None if self.answer is None else self.answer.get("result")
-
-    @property
-    def failed(self) -> bool:
-        """Whether it was answered with an error."""
-        return self.answer is not None and self.answer.get("error") is not None
-
-    @property
-    def error_code(self) -> Any:
-        """The code of an answer that is an error."""
-        error = None if self.answer is None else self.answer.get("error")
-        return error.get("code") if isinstance(error, dict) else None
-
-
-@define(eq=False)
 class FeaturePeer:
     """The process and everything said so far.
 
@@ -75,7 +48,7 @@ class FeaturePeer:
     agreement: Agreement | None = None
     may_end: bool = False
     blamed: bool = False
-    calls: dict[int, Call] = field(factory=dict)
+    calls: dict[int | str, Call] = field(factory=dict)
     _next_id: int = 1
     _seen_ids: set[tuple[type, Any]] = field(factory=set)
     _initialized: bool = False

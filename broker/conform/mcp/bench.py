@@ -51,6 +51,7 @@ class McpBench:
     guard: OrphanGuard
     tools: tuple[dict[str, Any], ...] = ()
     has_tools_capability: bool = False
+    lists_tools: bool = True
 
     @property
     def workspace(self) -> str:

@@ -28,6 +28,7 @@ async def conduct(bench: McpBench) -> None:
         return
     # What this finds out decides how the others go about it.
     await _in_pieces(bench)
+    scenarios = _SCENARIOS if bench.lists_tools else (_sigterm,)
     room = asyncio.Semaphore(MAX_CONFORM_PROCESSES)
 
     async def run(scenario: Callable[[McpBench], Awaitable[None]]) -> None:
@@ -35,10 +36,12 @@ async def conduct(bench: McpBench) -> None:
             await scenario(bench)
 
     async with asyncio.TaskGroup() as group:
-        for scenario in (_call, _edges, _without_initialized, _unknown_things, _sigterm):
+        for scenario in scenarios:
             group.create_task(run(scenario))
     for rule in _SEEN:
         bench.findings.passed(rule)
+    if not bench.lists_tools:
+        bench.findings.skipped("it has no tools", *MCP_RULES)
     called = "no called tool answered with such a thing" if bench.callable_tools else "no tool was called"
     bench.findings.skipped(called, *_RESULTS)
 
@@ -146,3 +149,12 @@ async def _sigterm(bench: McpBench) -> None:
         ended = await peer.probe.wait_exit(_TERM_SECONDS + _TERM_SECONDS) is not None
         what = f"{2 * _TERM_SECONDS:g} s after SIGTERM the server still runs"
         bench.findings.judge("odek.server.exit-on-sigterm", ended, what)
+
+
+_SCENARIOS: Final[tuple[Callable[[McpBench], Awaitable[None]], ...]] = (
+    _call,
+    _edges,
+    _without_initialized,
+    _unknown_things,
+    _sigterm,
+)

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from attrs import define, field
 
+from broker.conform.call import Call
 from broker.conform.findings import Findings
 from broker.conform.joining import Joiner
 from broker.conform.mcp.lines import read_line
@@ -15,33 +16,6 @@ from broker.wire.quoting import quote
 
 Id: TypeAlias = int | str
 _METHOD_NOT_FOUND = -32601
-
-
-@define(eq=False)
-class Call:
-    """A request of the host's, and what came of it: ``answer`` is the whole message, as far as it was understood."""
-
-    id: Id
-    method: str
-    sent_at: float
-    answer: dict[str, Any] | None = None
-    answered_at: float = 0.0
-
-    @property
-    def result(self) -> Any:
-        """The result of an answered call that did not fail, else ``None``."""
-        return None if self.answer is None else self.answer.get("result")
-
-    @property
-    def error_code(self) -> Any:
-        """The code of an answer that is an error."""
-        error = None if self.answer is None else self.answer.get("error")
-        return error.get("code") if isinstance(error, dict) else None
-
-    @property
-    def failed(self) -> bool:
-        """Whether it was answered with an error."""
-        return self.answer is not None and self.answer.get("error") is not None
 
 
 @define(eq=False)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from broker.conform.call import Call
 from broker.conform.mcp.bench import McpBench
-from broker.conform.mcp.peer import Call, McpPeer
+from broker.conform.mcp.peer import McpPeer
 from broker.conform.mcp.results import judge_result
 from broker.limits import MAX_INPUT_SCHEMA_BYTES, MAX_LISTED_TOOLS, MAX_TOOL_PAGES
 from broker.wire.feature.values import compact_size
@@ -33,6 +34,10 @@ async def list_tools(bench: McpBench, peer: McpPeer) -> bool:
         if call.answer is None:
             bench.no_answer(peer, "odek.server.list-without-params", "tools/list without params", seconds)
             return False
+        if call.error_code == _METHOD_NOT_FOUND and not bench.has_tools_capability:
+            findings.skipped("it has no tools capability and no tools", "odek.server.list-without-params", *_LIST)
+            bench.lists_tools = False
+            return True
         if not isinstance(call.result, dict):
             findings.failed("odek.server.list-without-params", f"tools/list was answered with {call.answer}")
             return False

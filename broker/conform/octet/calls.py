@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from broker import canonical
+from broker.conform.call import Call
 from broker.conform.octet.bench import OctetBench
-from broker.conform.octet.peer import NO_SUCH_TOOL, Call, OctetPeer
+from broker.conform.octet.peer import NO_SUCH_TOOL, OctetPeer
 from broker.limits import CANCEL_GRACE_MS, MAX_PORTABLE_INTEGER
 from broker.wire.jsonrpc import notification
 from broker.wire.octet.models import ToolCallResult, ToolDefinition

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 from attrs import define, field
 
 from broker import canonical
+from broker.conform.call import Call
 from broker.conform.findings import Findings
 from broker.conform.joining import Joiner
 from broker.conform.octet.lines import read_line
@@ -23,34 +24,6 @@ from broker.wire.quoting import quote
 
 Id: TypeAlias = int | str
 NO_SUCH_TOOL: Final = "conformance-no-such-tool"
-
-
-@define(eq=False)
-class Call:
-    """A request of the host's, and what came of it: ``answer`` is the whole frame, as far as it was understood."""
-
-    id: Id
-    method: str
-    sent_at: float
-    answer: dict[str, Any] | None = None
-    answered_at: float = 0.0
-
-    @property
-    def result(self) -> Any:
-        """The result of an answered call that did not fail, else ``None``."""
-        return None if self.answer is None else self.answer.get("result")
-
-    @property
-    def error_code(self) -> int | None:
-        """The code of an answer that is an error."""
-        error = None if self.answer is None else self.answer.get("error")
-        code = error.get("code") if isinstance(error, dict) else None
-        return code if type(code) is int else None
-
-    @property
-    def failed(self) -> bool:
-        """Whether it was answered with an error."""
-        return self.answer is not None and "error" in self.answer
 
 
 @define
