@@ -11,12 +11,11 @@ from typing import Final
 
 from attrs import define, field
 
-from broker.clock import Clock
 from broker.errors import SetupError
-from broker.host import ProcessLink
+from broker.host import ProcessLink, Session
 from broker.host.recording import Header, Kind, RecordedEntry, said, started
 from broker.limits import MAX_RECORDED_LINE_BYTES, MAX_RECORDING_BYTES
-from broker.wire.odek.events.redaction import Redactor
+from broker.wire.odek.events.redaction import Redactor, secret_values
 
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -51,18 +50,20 @@ class _Lines:
 
 
 class FrameLog:
-    """A :class:`~broker.adapters.tap.Tap` that writes what it is told to ``path``; ``redactor`` takes the secrets out.
+    """A :class:`~broker.adapters.tap.Tap` that writes to ``path`` what the processes of one session say and hear.
 
-    Raises :class:`~broker.errors.SetupError` when the file exists or cannot be made.
+    The session is the first that starts a process; others of the same host are left out. ``redactor`` takes the secrets
+    out; without one it looks for the values of this process's environment whose names say that they are secret. Raises
+    :class:`~broker.errors.SetupError` when the file exists or cannot be made.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, workspace: str, clock: Clock, redactor: Redactor) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, redactor: Redactor | None = None) -> None:
         self.path: str = os.fspath(path)
         self.failure: str | None = None
         self.entries: int = 0
-        self._clock = clock
-        self._redactor = redactor
-        self._begun = clock.monotonic_ms()
+        self._redactor = redactor or Redactor(secret_values(os.environ))
+        self._session: Session | None = None
+        self._begun = 0
         self._size = 0
         self._lines: dict[tuple[ProcessLink, Kind], _Lines] = {}
         try:
@@ -70,13 +71,17 @@ class FrameLog:
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             raise SetupError(f"{self.path}: {why}", path=self.path) from error
-        self._write(Header(clock.unix_ms(), workspace).line())
 
     # -- what a tap is told --------------------------------------------------------------------------------------------
 
     def spawned(self, link: ProcessLink) -> None:
         """The link's process runs."""
-        self._note(started(self._now(), link))
+        if self._session is None:
+            self._session = link.session
+            self._begun = link.session.clock.monotonic_ms()
+            self._write(Header(link.session.clock.unix_ms(), link.session.workspace).line())
+        if link.session is self._session:
+            self._note(started(self._now(), link))
 
     def sent(self, link: ProcessLink, data: bytes) -> None:
         """The process wrote ``data``."""
@@ -93,18 +98,18 @@ class FrameLog:
     def input_closed(self, link: ProcessLink) -> None:
         """The process's input was closed."""
         self._end(link, "heard")
-        self._note(self._entry(link, "input_closed"))
+        self._note_plain(link, "input_closed")
 
     def output_closed(self, link: ProcessLink) -> None:
         """The process closed its output."""
         self._end(link, "sent")
-        self._note(self._entry(link, "output_closed"))
+        self._note_plain(link, "output_closed")
 
     def exited(self, link: ProcessLink, status: int | None) -> None:
         """The process is gone."""
         for kind in ("heard", "sent", "stderr"):
             self._end(link, kind)
-        self._note(RecordedEntry(at_ms=self._now(), kind="exited", name=link.name, number=link.number, status=status))
+        self._note_plain(link, "exited", status)
 
     # -- the file ------------------------------------------------------------------------------------------------------
 
@@ -118,7 +123,7 @@ class FrameLog:
             self._fail(error)
 
     def _feed(self, link: ProcessLink, kind: Kind, data: bytes) -> None:
-        if self.failure is None:
+        if self.failure is None and link.session is self._session:
             for line, length in self._lines.setdefault((link, kind), _Lines()).feed(data):
                 self._say(link, kind, line, length)
 
@@ -131,8 +136,10 @@ class FrameLog:
     def _say(self, link: ProcessLink, kind: Kind, line: bytes, length: int, *, torn: bool = False) -> None:
         self._note(said(self._now(), kind, link, line, self._redactor, length=length, torn=torn))
 
-    def _entry(self, link: ProcessLink, kind: Kind) -> RecordedEntry:
-        return RecordedEntry(at_ms=self._now(), kind=kind, name=link.name, number=link.number)
+    def _note_plain(self, link: ProcessLink, kind: Kind, status: int | None = None) -> None:
+        if link.session is self._session:
+            entry = RecordedEntry(at_ms=self._now(), kind=kind, name=link.name, number=link.number, status=status)
+            self._note(entry)
 
     def _note(self, entry: RecordedEntry) -> None:
         if self.failure is None and self._write(entry.line()):
@@ -156,4 +163,4 @@ class FrameLog:
             self.failure = str(error.strerror if isinstance(error, OSError) else error)
 
     def _now(self) -> int:
-        return self._clock.monotonic_ms() - self._begun
+        return 0 if self._session is None else self._session.clock.monotonic_ms() - self._begun

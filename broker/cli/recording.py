@@ -17,7 +17,6 @@ from broker.adapters.event_emitter import EventEmitter
 from broker.adapters.event_log import EventLog
 from broker.adapters.event_retry import RetryingLog
 from broker.adapters.frame_log import FrameLog
-from broker.clock import SystemClock
 from broker.errors import EventLogError, UsageError
 from broker.host import life
 from broker.limits import EMITTER_CLOSE_MS
@@ -42,9 +41,7 @@ class Recording:
             raise UsageError("--events-include-args needs --events-jsonl")
         self.frames: FrameLog | None = None
         if given.record is not None:
-            secrets = Redactor(secret_values(os.environ))
-            workspace = os.path.abspath(given.workspace)
-            self.frames = FrameLog(given.record, workspace=workspace, clock=SystemClock(), redactor=secrets)
+            self.frames = FrameLog(given.record)
         self._log = None if given.events is None else EventLog(given.events)
         self._emitter: EventEmitter | None = None
         self._writer: RetryingLog | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import ClassVar, TypeAlias
 
 from textual.app import App, ComposeResult
@@ -27,9 +28,9 @@ class InspectorApp(App[None]):
     It changes nothing in the session but by that call. ``q`` or Ctrl-C ends it.
     """
 
-    CSS_PATH = "inspector.tcss"
-    ENABLE_COMMAND_PALETTE = False
-    TITLE = "broker"
+    CSS_PATH: ClassVar[str | PurePath | list[str | PurePath] | None] = "inspector.tcss"
+    ENABLE_COMMAND_PALETTE: ClassVar[bool] = False
+    TITLE: str | None = "broker"
     BINDINGS: ClassVar[list[BindingType]] = [
         *((str(number), f"page('{page}')", page) for number, page in enumerate(_PAGES, 1)),
         ("slash", "search", "search"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import resource
 import stat
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 from broker.adapters.aio import AsyncHost
 from broker.adapters.frame_log import FrameLog
 from broker.bus.trace import Declared
-from broker.clock import SystemClock
 from broker.errors import BrokerError, SetupError
 from broker.host.recording import RecordedEntry, read_recording
 from broker.testing.replay import Replay
@@ -25,7 +23,7 @@ SECRET = "correct-horse-battery"
 
 
 def frame_log(path: Path) -> FrameLog:
-    return FrameLog(path, workspace=os.getcwd(), clock=SystemClock(), redactor=Redactor([SECRET]))
+    return FrameLog(path, redactor=Redactor([SECRET]))
 
 
 def record_hello(log: FrameLog, arguments: Any) -> None:
@@ -79,6 +77,23 @@ def test_secrets_are_nowhere_in_the_file(tmp_path: Path) -> None:
         "deep": [{"api_key": "[REDACTED]"}, "[REDACTED]"],
     }
     assert Replay.read(path).run() == []
+
+
+def test_of_a_host_with_two_sessions_the_first_is_recorded(tmp_path: Path) -> None:
+    log = frame_log(tmp_path / "r.jsonl")
+
+    async def run() -> None:
+        async with AsyncHost(tap=log) as host:
+            first, second = await host.open_session(tmp_path), await host.open_session()
+            await first.start(HELLO)
+            await second.start(HELLO)
+
+    asyncio.run(run())
+    log.close()
+    header, entries = read_recording((tmp_path / "r.jsonl").read_bytes(), path="r")
+    assert header.workspace == str(tmp_path)
+    assert sum(one.kind == "start" for one in entries) == 1
+    assert sum(one.kind == "exited" for one in entries) == 1
 
 
 def test_only_its_owner_reads_it_and_nothing_is_overwritten(tmp_path: Path) -> None:

@@ -14,12 +14,10 @@ import pytest
 from broker.adapters.aio import AsyncHost
 from broker.adapters.frame_log import FrameLog
 from broker.bus.trace import Declared
-from broker.clock import SystemClock
 from broker.errors import BrokerError
 from broker.host import Exited, Health, HealthChanged, records
 from broker.testing.replay import Replay
 from broker.wire.odek.config import ServerConfig
-from broker.wire.odek.events.redaction import Redactor
 
 EXAMPLES = Path(__file__).parents[2] / "docs/examples"
 KIT_SERVER = Path(__file__).parents[1] / "mcp_kit/kit_server.py"
@@ -50,7 +48,7 @@ def record(path: Path, scene: Any) -> None:
     """Record what ``scene(session)`` does over real processes."""
 
     async def run() -> None:
-        log = FrameLog(path, workspace=os.getcwd(), clock=SystemClock(), redactor=Redactor())
+        log = FrameLog(path)
         async with AsyncHost(tap=log) as host:
             await scene(await host.open_session())
         log.close()
