@@ -138,6 +138,7 @@ STREAM_END_GRACE_MS: Final = _limit("STREAM_END_GRACE_MS", 250, "ms", "design", 
 MAX_SPAWN_RETRIES: Final = _limit("MAX_SPAWN_RETRIES", 4, "retries", "octet notes 2.6", "further attempts to start a program file that is still being written")
 SPAWN_RETRY_STEP_MS: Final = _limit("SPAWN_RETRY_STEP_MS", 10, "ms", "octet notes 2.6", "pause before the first such attempt; the n-th waits n times as long")
 MAX_STDERR_LINE_BYTES: Final = _limit("MAX_STDERR_LINE_BYTES", 8_192, "bytes", "design", "one line of a process's stderr kept as a diagnostic; the rest of the line is dropped")
+MAX_STDERR_NOTE_CHARS: Final = _limit("MAX_STDERR_NOTE_CHARS", 400, "characters", "design", "the last lines of stderr in the text of an exit error; the error carries more")
 MAX_STDERR_TAIL_BYTES: Final = _limit("MAX_STDERR_TAIL_BYTES", 4_096, "bytes", "design", "the end of stderr carried by an exit error")
 MAX_DIAGNOSTICS: Final = _limit("MAX_DIAGNOSTICS", 1_024, "diagnostics", "design", "diagnostics kept for a session until someone takes them; older ones are dropped and counted")
 MAX_DIAGNOSTIC_CHARS: Final = _limit("MAX_DIAGNOSTIC_CHARS", 1_024, "characters", "design", "text of one diagnostic")

@@ -160,7 +160,7 @@ def resolve_entrypoint(
             path=program or beside,
         )
     if not _is_program(program):
-        problem = "is not executable" if os.path.isfile(program) else "is not a regular file"
+        problem = "is not executable; chmod +x makes it so" if os.path.isfile(program) else "is not a regular file"
         raise SetupError(f"entrypoint {program} of {manifest.name} {problem}", extension=manifest.name, path=program)
     return [program, *manifest.entrypoint.args]
 

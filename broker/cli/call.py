@@ -18,7 +18,7 @@ from broker.cli.interrupts import interrupts
 from broker.cli.settling import Activity
 from broker.cli.sources import Source, load_one, start
 from broker.errors import BrokerError, SetupError, UsageError
-from broker.host import HostSettings, Notice, records
+from broker.host import HealthChanged, HostSettings, Notice, records
 from broker.host.records import describe
 from broker.wire.quoting import escape
 
@@ -62,6 +62,8 @@ async def _call(given: argparse.Namespace, source: Source, tool: str, arguments:
         activity = Activity(_BUS_QUIET_SECONDS)
 
         def observe(notice: Notice) -> None:
+            if isinstance(notice, HealthChanged):
+                return  # what became of it is what the call, or the start, fails with
             record = records.from_notice(notice)
             if record is not None and record["kind"] == "diagnostic":
                 view.show(record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from broker.adapters.discovery import (
     is_server_config,
     load_manifest,
     load_servers,
+    resolve_entrypoint,
 )
 from broker.cli.exit_codes import OK, SETUP
 from broker.errors import SetupError
@@ -79,6 +81,11 @@ def _check_file(file: Path) -> bool:
         return False
     for warning in directory_warnings(manifest):
         print(f"warning: {escape(str(warning))}")
+    try:
+        resolve_entrypoint(manifest, os.path.dirname(os.path.abspath(file)))
+    except SetupError as error:
+        # The manifest is sound; here its program could not be started.
+        print(f"warning: {shown}: {escape(str(error))}")
     about = f"{manifest.name} {manifest.version}, extension API {manifest.api_version}, {manifest.wire}"
     print(f"{shown}: ok: {about}: {_standing(manifest)}")
     return True

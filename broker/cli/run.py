@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import difflib
 from typing import Any
 
 from attrs import frozen
 
 from broker.adapters.aio import AsyncHost, AsyncSession
+from broker.bus import trace
 from broker.cli import providers
 from broker.cli.arguments import check_arguments, json_argument
 from broker.cli.calling import call_once
@@ -104,8 +106,9 @@ class _Run:
         self._activity = Activity()
         self._failures: list[str] = []
         self._unstartable = 0
+        self._declared: set[str] = set()
         session.add_observer(lambda notice: self._show(records.from_notice(notice)))
-        session.bus.add_trace(lambda record: self._show(records.from_trace(record)))
+        session.bus.add_trace(self._trace)
         providers.watch(registry, self._show)
 
     async def serve(self) -> None:
@@ -133,6 +136,7 @@ class _Run:
         finally:
             refreshing.cancel()
             self._view.refresh(self._session.bus.statistics())
+            self._hint_at_misspelt_topics()
 
     async def call(self, extension: str, tool: str, arguments: Any) -> dict[str, Any]:
         """Call a tool within the budget and show the answer; gives its record.
@@ -164,6 +168,19 @@ class _Run:
                 self._view.show(records.diagnostic(source.name, f"start failed: {result}"))
             elif isinstance(result, BaseException):
                 raise result
+
+    def _trace(self, record: trace.Record) -> None:
+        if isinstance(record, trace.Declared):
+            self._declared.add(record.topic)
+        self._show(records.from_trace(record))
+
+    def _hint_at_misspelt_topics(self) -> None:
+        """Tell of interests in topics that nobody ever declared, where one was declared that looks like it."""
+        for peer in self._session.bus.statistics().peers:
+            for topic in set(peer.pending) - self._declared:
+                for meant in difflib.get_close_matches(topic, self._declared, n=1, cutoff=0.85):
+                    hint = f"{topic} was never declared; did you mean {meant}?"
+                    self._view.show(records.diagnostic(peer.name, hint))
 
     def _show(self, record: dict[str, Any] | None) -> None:
         if record is not None:

@@ -220,7 +220,8 @@ class ProcessLink(ABC):
         )
 
     def _stderr_note(self) -> str:
-        return f"; its stderr ends with: {self._stderr.tail}" if self._stderr.tail else ""
+        note = self._stderr.last_lines
+        return f"; its stderr ends with: {note}" if note else ""
 
     def _kill(self) -> None:
         self._killed = True

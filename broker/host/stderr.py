@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from broker.limits import MAX_STDERR_LINE_BYTES, MAX_STDERR_TAIL_BYTES
+from broker.limits import MAX_STDERR_LINE_BYTES, MAX_STDERR_NOTE_CHARS, MAX_STDERR_TAIL_BYTES
 from broker.wire.quoting import escape
 
 
@@ -36,6 +36,17 @@ class StderrLog:
         """The end of everything written, safe to print."""
         lines = self._tail.decode("utf-8", "replace").splitlines()
         return "\n".join(escape(line) for line in lines if line.strip())
+
+    @property
+    def last_lines(self) -> str:
+        """As many of the last lines as are a note of at most 400 characters; of one that is longer its end."""
+        note = ""
+        for line in reversed(self.tail.splitlines()):
+            longer = f"{line}\n{note}" if note else line
+            if len(longer) > MAX_STDERR_NOTE_CHARS:
+                return note or f"...{line[3 - MAX_STDERR_NOTE_CHARS :]}"
+            note = longer
+        return note
 
     def _extend(self, part: bytes) -> None:
         self._line += part[: MAX_STDERR_LINE_BYTES - len(self._line)]
