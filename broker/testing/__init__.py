@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from broker.testing.memory import MemoryDriver
     from broker.testing.mixed import MixedHost, MixedSession
     from broker.testing.plan import HasProcess, ProcessPlan, make_manifest, process_of
+    from broker.testing.processes import ProcessHost, ProcessSession
     from broker.testing.program import write_extension, write_server
     from broker.testing.recorder import Recorder
     from broker.testing.schedule import Interleaving, Schedule, SeededSchedule
@@ -44,6 +45,7 @@ _WHERE = {
     "memory": ("MemoryDriver",),
     "mixed": ("MixedHost", "MixedSession"),
     "plan": ("HasProcess", "ProcessPlan", "make_manifest", "process_of"),
+    "processes": ("ProcessHost", "ProcessSession"),
     "program": ("write_extension", "write_server"),
     "recorder": ("Recorder",),
     "schedule": ("Interleaving", "Schedule", "SeededSchedule"),
@@ -70,7 +72,9 @@ __all__ = [
     "MixedHost",
     "MixedSession",
     "Pattern",
+    "ProcessHost",
     "ProcessPlan",
+    "ProcessSession",
     "Recorded",
     "Recorder",
     "Schedule",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import stat
@@ -14,11 +13,9 @@ from typing import Any
 from attrs import evolve
 
 import broker
+from broker.adapters.discovery import MANIFEST_NAME, load_manifest
 from broker.errors import UsageError
 from broker.testing.plan import manifest_text, process_of, takes_number
-from broker.testing.script import Script
-from broker.testing.script_run import player_of
-from broker.testing.scripted import ScriptedProcess, serve_stdio
 from broker.wire.octet.manifest_model import Manifest
 from broker.wire.odek.config import ServerConfig
 
@@ -26,7 +23,7 @@ _PROGRAM = """\
 #!{python}
 import sys
 sys.path[:0] = {paths}
-from broker.testing.program import serve
+from broker.testing.serving import serve
 serve({file}, {factory}, {name})
 """
 
@@ -47,7 +44,7 @@ def write_extension(
     given = {"api_version": member.api_version, "tools": member.contributes.tools, **fields}
     given.update({key: value for key in ("commands", "hooks") if (value := getattr(member.contributes, key))})
     text = manifest_text(member.name, **{"entrypoint": {"command": "main.py"}, **given})
-    (root / "extension.toml").write_text(text, encoding="utf-8")
+    (root / MANIFEST_NAME).write_text(text, encoding="utf-8")
     return root
 
 
@@ -61,22 +58,25 @@ def write_server(
     return evolve(member, command=str(_write_program(Path(directory), factory, member.name).absolute()))
 
 
-def serve(file: str, factory: str, name: str) -> None:
-    """Be the process of what ``factory`` of the module in ``file`` makes; what a written program calls."""
-    spec = importlib.util.spec_from_file_location(Path(file).stem, file)
-    if spec is None or spec.loader is None:
-        raise UsageError(f"{file} is no module", path=file)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module.__name__] = module
-    spec.loader.exec_module(module)
-    thing: Any = module
-    for part in factory.split("."):
-        thing = getattr(thing, part)
-    made = thing()
-    process = player_of(made, name) if isinstance(made, Script) else made
-    if not isinstance(process, ScriptedProcess):
-        raise UsageError(f"{factory} made {made!a:.80}, which cannot be a process")
-    serve_stdio(process)
+def write_member(
+    directory: str | os.PathLike[str],
+    factory: Callable[[], Any],
+    *,
+    name: str | None = None,
+    only_program: bool = False,
+    **fields: Any,
+) -> Manifest | ServerConfig:
+    """Write what ``factory`` makes, whichever it is, to ``directory``; what a session is given of it.
+
+    With ``only_program`` the manifest that is there stays as it is.
+    """
+    member = _member(factory, name, fields)
+    if isinstance(member, ServerConfig):
+        return write_server(directory, factory, name=name, **fields)
+    if only_program:
+        _write_program(Path(directory), factory, member.name)
+        return member
+    return load_manifest(write_extension(directory, factory, name=name, **fields) / MANIFEST_NAME)
 
 
 def _member(factory: Callable[[], Any], name: str | None, fields: dict[str, Any]) -> Manifest | ServerConfig:

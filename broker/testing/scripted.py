@@ -202,7 +202,8 @@ class ScriptedFeatureExtension(ScriptedProcess):
             self.answer(message_id, self.default_result(method))
 
     def agreement(self, params: dict[str, Any]) -> dict[str, Any]:
-        """The result of ``initialize``."""
+        """The result of ``initialize``; from then on it speaks the version that its manifest has it asked for."""
+        self.version = params.get("api_version", self.version)
         result: dict[str, Any] = {
             "api_version": self.version,
             "tools": [{"name": name, "description": name, "parameters": {"type": "object"}} for name in self.tools],
