@@ -94,16 +94,16 @@ def maker_of(thing: Any, name: str) -> Make:
     return _maker(_asking(thing, name), {})
 
 
-def make_manifest(name: str, *, api_version: str = "0.3", **fields: Any) -> Manifest:
+def make_manifest(name: str, *, api_version: str = "0.3", path: str | None = None, **fields: Any) -> Manifest:
     """The manifest of an extension that exists as an object only; checked like one that was read from a file.
 
     ``fields`` are keys of ``extension.toml``: those of its ``contributes`` section (``tools``, ``hooks``, ``flags``,
     ...) by their own names, others as they are (``version``, ``requires_octet``), whole sections as mappings
-    (``runtime={"sharing": "workspace"}``). Raises :class:`~broker.errors.SetupError` or
-    :class:`~broker.errors.InvalidParamsError` as for a file.
+    (``runtime={"sharing": "workspace"}``). ``path`` is where the file would be. Raises
+    :class:`~broker.errors.SetupError` or :class:`~broker.errors.InvalidParamsError` as for a file.
     """
     text = manifest_text(name, api_version=api_version, **fields)
-    return parse_manifest(text.encode(), path=f"/extensions/{name}/extension.toml")
+    return parse_manifest(text.encode(), path=path or f"/extensions/{name}/extension.toml")
 
 
 def manifest_text(name: str, **fields: Any) -> str:
