@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from broker.testing.assertions import Pattern, Recorded, entry
     from broker.testing.clock import ManualClock
+    from broker.testing.driven import DrivenSession
     from broker.testing.faults import Fault, Faults, When, at, heard, sent
     from broker.testing.host import MemoryHost
     from broker.testing.hosted import HostedExtension
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 _WHERE = {
     "assertions": ("Pattern", "Recorded", "entry"),
     "clock": ("ManualClock",),
+    "driven": ("DrivenSession",),
     "search": ("FailingInterleaving", "explore", "find_failing_interleaving", "interleavings"),
     "hosted": ("HostedExtension",),
     "faults": ("Fault", "Faults", "When", "at", "heard", "sent"),
@@ -58,6 +60,7 @@ _WHERE = {
 _MODULES = {name: module for module, names in _WHERE.items() for name in names}
 
 __all__ = [
+    "DrivenSession",
     "Entry",
     "FailingInterleaving",
     "Fault",

@@ -224,8 +224,11 @@ class DrivenSession(ABC):
         self.session.remove(name)
 
     @abstractmethod
-    def inject(self, fault: Fault | Faults) -> None:
-        """Have a fault, or each of a plan, happen now, whatever moment it names."""
+    def inject(self, fault: Fault | Faults, *, generation: int | None = None) -> None:
+        """Have a fault, or each of a plan, happen now, whatever moment it names.
+
+        It happens to the newest process of its name, or to that of ``generation``.
+        """
 
     @abstractmethod
     def close(self) -> None:

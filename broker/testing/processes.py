@@ -160,10 +160,10 @@ class ProcessSession(DrivenSession):
                 raise SequenceError(f"did not come to hold within {self._seconds(within_ms)} s:\n{self.recorder}")
             self.host.loop.run_until_complete(asyncio.sleep(_LOOK_SECONDS))
 
-    def inject(self, fault: Fault | Faults) -> None:
+    def inject(self, fault: Fault | Faults, *, generation: int | None = None) -> None:
         """Have a fault, or each of a plan, happen now: a real process can be killed and stalled."""
         for one in fault.faults if isinstance(fault, Faults) else (fault,):
-            self.host.mixed.inject(self.session, one)
+            self.host.mixed.inject(self.session, one, generation)
             self.recorder.fault(one)
 
     def close(self) -> None:

@@ -68,6 +68,16 @@ class ScriptedProcess:
 
     # -- what it hears -------------------------------------------------------------------------------------------------
 
+    def params_of(self, method: str) -> list[Any]:
+        """The params of every message of ``method`` that it heard."""
+        return [message.get("params") for message in self.received if message.get("method") == method]
+
+    def answer_to(self, message_id: int | str) -> dict[str, Any] | None:
+        """The host's answer to a request, None until it comes; ``AssertionError`` when there are two."""
+        found = [m for m in self.received if "method" not in m and m.get("id") == message_id]
+        assert len(found) <= 1, f"{message_id!r} was answered {len(found)} times"
+        return found[0] if found else None
+
     def on_message(self, message: Any) -> None:
         """One message of the host. Override it to behave differently."""
 

@@ -72,15 +72,15 @@ class MemorySession(DrivenSession):
         within_ms = self.host.patience_ms if within_ms is None else within_ms
         end = self.clock.monotonic_ms() + within_ms
         self.run()
-        while not condition() and self.clock.monotonic_ms() < end and self._driver.next_deadline() is not None:
+        while not condition():
+            if self.clock.monotonic_ms() >= end or self._driver.next_deadline() is None:
+                raise self._stuck(within_ms)
             self._driver.advance_to_deadline(end)
-        if not condition():
-            raise self._stuck(within_ms)
 
-    def inject(self, fault: Fault | Faults) -> None:
+    def inject(self, fault: Fault | Faults, *, generation: int | None = None) -> None:
         """Have a fault, or each of a plan, happen now, whatever moment it names."""
         for one in fault.faults if isinstance(fault, Faults) else (fault,):
-            self._driver.inject(one)
+            self._driver.inject(one, generation)
         self.run()
 
     def close(self) -> None:
