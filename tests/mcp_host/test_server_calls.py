@@ -44,7 +44,7 @@ class Held(ScriptedServer):
 
     @property
     def cancelled(self) -> list[Any]:
-        return [m["params"] for m in self.received if m.get("method") == "notifications/cancelled"]
+        return self.params_of("notifications/cancelled")
 
     def reply(self, text: str, index: int = -1) -> None:
         self.answer(self.calls[index]["id"], {"content": [{"type": "text", "text": text}]})

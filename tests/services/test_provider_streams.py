@@ -651,7 +651,7 @@ def test_a_reload_ends_a_stream_that_takes_too_long(streams: Streams) -> None:
     streams.world.advance(1)
     (error,) = taken(stream)
     assert isinstance(error, CancelledError) and error.reason == "reload drain deadline"
-    cancels = [m["params"] for m in older.received if m.get("method") == "provider/cancel"]
+    cancels = older.params_of("provider/cancel")
     assert cancels == [{"stream_id": stream.id, "reason": "reload drain deadline"}]
     assert older.exit_status == 0
 
