@@ -90,8 +90,8 @@ class DrivenSession(ABC):
         Raises :class:`UsageError` for what is none of this, and what :meth:`broker.Session.add` and
         :meth:`broker.Session.add_server` raise.
         """
-        if isinstance(thing, Manifest | ServerConfig) and (process is None or options or name is not None):
-            raise UsageError(f"{thing.name}: give its process with it, and nothing that it says itself")
+        if isinstance(thing, Manifest | ServerConfig) and (options or name is not None):
+            raise UsageError(f"{thing.name}: give nothing with it that it says itself")
         member, make = self._planned(thing, process, name, options)
         added: Extension | McpServer
         if isinstance(member, ServerConfig):

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 from broker.adapters.aio import AsyncioDriver
 from broker.adapters.aio.waiting import wait
+from broker.adapters.discovery import find_manifests, load_manifest
 from broker.clock import Clock
 from broker.errors import ExtensionError, UsageError
 from broker.host import Host, HostServices, HostSettings, Outcome, Session, TrustPolicy
@@ -95,16 +96,24 @@ class ProcessHost:
             for session in self.sessions:
                 session.close()
         finally:
-            self.abandon()
+            self._end()
 
     finish = close
 
     def abandon(self) -> None:
-        """Kill every process, and close the loop."""
-        if not self.loop.is_closed():
-            self.loop.run_until_complete(self.driver.aclose())
-            self.loop.run_until_complete(self.loop.shutdown_default_executor())
-            self.loop.close()
+        """Kill every process instead of stopping it in order. Idempotent."""
+        if self.loop.is_closed():
+            return
+        try:
+            for session in self.sessions:
+                session.kill()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self.loop.run_until_complete(self.driver.aclose())
+        self.loop.run_until_complete(self.loop.shutdown_default_executor())
+        self.loop.close()
 
     def __enter__(self) -> ProcessHost:
         return self
@@ -119,9 +128,11 @@ class ProcessHost:
 
 
 class ProcessSession(DrivenSession):
-    """One session of a :class:`ProcessHost`. What is added is a class or function at the top of a module.
+    """One session of a :class:`ProcessHost`.
 
-    Frames of real processes are not recorded; what the bus and the session do is.
+    What is added is a class or function at the top of a module, which is written to disk, or what is there already: the
+    path of an extension, a manifest, or the configuration of a server. Frames of real processes are not recorded; what
+    the bus and the session do is.
     """
 
     def __init__(self, host: ProcessHost, session: Session) -> None:
@@ -169,14 +180,26 @@ class ProcessSession(DrivenSession):
     def close(self) -> None:
         """Stop everything in order and close the bus. On a manual clock, which nobody moves now, all are killed."""
         if isinstance(self.clock, ManualClock):
-            for link in self.session.links:
-                link.fail(ExtensionError("the test is over"))
+            self.kill()
         self.settle(self.session.close())
         self.recorder.close()
+
+    def kill(self) -> None:
+        """Kill every process, and close the session."""
+        for link in self.session.links:
+            link.fail(ExtensionError("the test is over"))
+        self.settle(self.session.close(), within_ms=_PATIENCE_MS)
 
     def _planned(
         self, thing: Any, process: Any, name: str | None, options: dict[str, Any]
     ) -> tuple[Manifest | ServerConfig, Make | None]:
+        if isinstance(thing, str | os.PathLike):
+            if options or name is not None or process is not None:
+                raise UsageError(f"{os.fspath(thing)}: give nothing with it that it says itself")
+            (found,) = find_manifests(thing)
+            return load_manifest(found), None
+        if isinstance(thing, Manifest | ServerConfig) and process is None:
+            return thing, None
         if not isinstance(thing, Manifest | ServerConfig):
             name = name or default_name(thing)
             return write_member(self.host.directory / name, thing, name=name, **options), None

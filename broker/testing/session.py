@@ -119,6 +119,8 @@ class MemorySession(DrivenSession):
         self, thing: Any, process: Any, name: str | None, options: dict[str, Any]
     ) -> tuple[Manifest | ServerConfig, Make | None]:
         if isinstance(thing, Manifest | ServerConfig):
+            if process is None:
+                raise UsageError(f"{thing.name}: give the object that stands for its program with it")
             return thing, maker_of(process, thing.name)
         plan = process_of(thing, name=name, **options)
         return plan.member, plan.make
