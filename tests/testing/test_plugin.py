@@ -168,7 +168,7 @@ def test_a_failure_over_real_processes_is_shown_too_and_leaves_none(
     result = suite.runpytest(*OPTIONS)
     result.assert_outcomes(failed=2)
     result.stdout.fnmatch_lines(["*broker: what happened*", "*test_wrong?memory?*", "*broker: what happened*"])
-    result.stdout.fnmatch_lines(["*test -> telling*call #1*"])
+    result.stdout.fnmatch_lines(["*test *-> telling*call #1*"])
     pids = {int(pid) for pid in Path(f"{made}.pids").read_text().split()} - {os.getpid()}
     gone(*pids)
 
