@@ -80,9 +80,15 @@ def broker_open(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Call
     yield from _openers(request, tmp_path, "memory")
 
 
+@pytest.fixture
+def broker_processes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., ProcessSession]]:
+    """The same over real processes."""
+    yield from _openers(request, tmp_path, "process")
+
+
 @pytest.fixture(params=["memory", "process"])
 def broker_both_ways(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., DrivenSession]]:
-    """The same, and the test is run twice: with sessions in memory, then with sessions over real processes.
+    """The same, and the test is run twice: with sessions in memory, then over real processes.
 
     Over processes ``patience_ms`` is left out, as it means another time there.
     """
