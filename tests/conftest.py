@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from broker.testing import write_extension
+
 # How long an example takes says something about the machine, not about the code: the first draw of a fresh checkout
 # builds tables of characters, and other work may have the processor meanwhile.
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -63,9 +65,9 @@ Rogue = Callable[..., Path]
 def rogue(tmp_path: Path) -> Rogue:
     """Writes an extension whose program is the given text; gives its directory."""
 
-    def make(body: str = "echo()", *, name: str = "rogue", **options: Any) -> Path:
-        directory: Path = rogue_kit.write_extension(tmp_path / "extensions" / name, body, name=name, **options)
-        return directory
+    def make(body: str = "echo()", *, name: str = "rogue", **fields: Any) -> Path:
+        given = {"tools": ["work"], **fields}
+        return write_extension(tmp_path / "extensions" / name, rogue_kit.program(body), name=name, **given)
 
     return make
 

@@ -640,7 +640,7 @@ def test_a_task_that_waits_for_a_contribution_can_be_cancelled(tmp_path: Path, r
         "print('told', file=sys.stderr, flush=True)\n"
         "send(id=receive()['id'], result={})\n"
     )
-    path = rogue(body, api_version="0.4", tools=(), extra='commands = ["go"]')
+    path = rogue(body, api_version="0.4", tools=(), commands=["go"])
 
     async def main() -> None:
         async with AsyncHost() as host:

@@ -207,7 +207,7 @@ def test_what_a_process_wants_people_to_read_cannot_steer_a_terminal(session: An
         HELPERS + "begin(); loop(lambda m: send(method='notification', params={'level': 'info',"
         " 'message': '\\x1b]0;owned\\x07\\u202e'}) or done(m))",
         api_version="0.2",
-        extra="notifications = true",
+        notifications=True,
     )
     session.start(path)
     session.call("rogue", "work", {})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import os
 import sys
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
+from mcp_kit import program
 
 from broker.adapters.aio import AsyncHost, AsyncSession
 from broker.adapters.blocking import BlockingHost
@@ -30,7 +31,7 @@ from broker.errors import (
 )
 from broker.host import HostSettings
 from broker.host.notices import Diagnostic
-from broker.testing import ProcessSession
+from broker.testing import ProcessSession, write_server
 from broker.wire.mcp.requests import Progress
 from broker.wire.odek.approval import ApprovalRequest
 from broker.wire.odek.config import ServerConfig
@@ -40,24 +41,13 @@ Server = Callable[..., ServerConfig]
 Play = Callable[..., Any]
 
 
-def _kit() -> Any:
-    if "mcp_kit" not in sys.modules:
-        spec = importlib.util.spec_from_file_location("mcp_kit", Path(__file__).with_name("mcp_kit.py"))
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["mcp_kit"] = module
-        spec.loader.exec_module(module)
-    return sys.modules["mcp_kit"]
-
-
 @pytest.fixture
 def server(tmp_path: Path) -> Server:
     """The configuration of a server whose program is the given text."""
 
     def make(body: str = "start()\necho()", name: str = "srv", **config: Any) -> ServerConfig:
-        command, args = _kit().script(tmp_path, body, name)
-        given: dict[str, Any] = {"source": "operator", "command": command, "args": args, **config}
-        return ServerConfig(name=name, **given)
+        given = write_server(tmp_path / "servers" / name, program(body), name=name)
+        return evolve(given, **config)
 
     return make
 

@@ -23,6 +23,11 @@ def start(session: MemorySession, *capabilities: str, name: str = "ext", **optio
     return session.settle(extension.start())
 
 
+def told_one(session: MemorySession, *capabilities: str, **options: Any) -> tuple[MemorySession, Any]:
+    """The session, and what :func:`start` starts in it."""
+    return session, start(session, *capabilities, **options)
+
+
 def send(session: MemorySession, extension: Any, method: str, params: Any, request_id: Any = None) -> Any:
     """The extension asks; gives the id under which it did."""
     request_id = f"r{next(_ids)}" if request_id is None else request_id

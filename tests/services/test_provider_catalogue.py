@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from service_scripts import MODEL, Told, declaration
-from telling import answered, ask, notify, send, start
+from telling import answered, ask, notify, send, start, told_one
 
 from broker.errors import BrokerError, CapabilityMismatchError, ExtensionError, NegotiationError, UsageError
 from broker.host import AuthRequest, Diagnostic, Health, HostServices, Outcome, ProviderRegistry
@@ -50,8 +50,7 @@ def test_the_services_need_a_registry_and_the_manifests_word(
 @pytest.mark.spec("octet.capability.provider-catalog", "octet.provider.result-ids", "octet.provider.revision")
 def test_a_catalogue_is_registered_updated_and_removed(told: Any) -> None:
     registry = ProviderRegistry()
-    world = told(HostServices(providers=registry))
-    extension = start(world, CATALOGUE, providers=True)
+    world, extension = told_one(told(HostServices(providers=registry)), CATALOGUE, providers=True)
     assert ask(world, extension, "providers/register", declaration("acme", "b", "a")) == {
         "revision": 1,
         "provider_ids": ["acme"],
@@ -74,8 +73,7 @@ def test_a_catalogue_is_registered_updated_and_removed(told: Any) -> None:
 @pytest.mark.spec("octet.provider.bound-faults")
 def test_faults_of_a_declaration_are_answered_by_their_row(told: Any) -> None:
     registry = ProviderRegistry()
-    world = told(HostServices(providers=registry))
-    extension = start(world, CATALOGUE, providers=True)
+    world, extension = told_one(told(HostServices(providers=registry)), CATALOGUE, providers=True)
 
     def refused(**changed: Any) -> Any:
         return ask(world, extension, "providers/register", {**declaration(), **changed})
@@ -96,8 +94,7 @@ def test_faults_of_a_declaration_are_answered_by_their_row(told: Any) -> None:
 @pytest.mark.spec("octet.method.providers-complete", "octet.provider.complete")
 def test_completion_is_a_notification_and_ends_nothing(told: Any) -> None:
     registry = ProviderRegistry()
-    world = told(HostServices(providers=registry))
-    extension = start(world, CATALOGUE, providers=True)
+    world, extension = told_one(told(HostServices(providers=registry)), CATALOGUE, providers=True)
     principal = extension.generation.principal
     assert not registry.is_complete(principal)
     for _ in range(3):
@@ -168,8 +165,7 @@ def test_the_end_of_a_process_withdraws_its_providers(told: Any, how: str) -> No
 def test_a_reload_hands_the_providers_over_without_a_gap(told: Any) -> None:
     """The new generation registers in the same breath as its answer to initialize, before the old one has ended."""
     registry = ProviderRegistry()
-    world = told(HostServices(providers=registry))
-    extension = start(world, CATALOGUE, "event_bus", providers=True)
+    world, extension = told_one(told(HostServices(providers=registry)), CATALOGUE, "event_bus", providers=True)
     ask(world, extension, "providers/register", declaration())
     older = extension.far
     seen: list[list[tuple[str, int]]] = []
@@ -210,8 +206,7 @@ def test_a_reload_hands_the_providers_over_without_a_gap(told: Any) -> None:
 @pytest.mark.spec("octet.provider.owner-gone")
 def test_a_candidate_that_fails_leaves_the_catalogue_alone(told: Any) -> None:
     registry = ProviderRegistry()
-    world = told(HostServices(providers=registry))
-    extension = start(world, CATALOGUE, providers=True)
+    world, extension = told_one(told(HostServices(providers=registry)), CATALOGUE, providers=True)
     ask(world, extension, "providers/register", declaration())
     serving = extension.far
 
@@ -301,8 +296,7 @@ def test_without_a_policy_the_answers_are_fixed_by_kind(
     told: Any, auth: dict[str, Any], before: str, authorised: str
 ) -> None:
     registry = ProviderRegistry()
-    world = told(HostServices(providers=registry))
-    extension = start(world, CATALOGUE, AUTH, providers=True)
+    world, extension = told_one(told(HostServices(providers=registry)), CATALOGUE, AUTH, providers=True)
 
     def status() -> str:
         found = registry.get("acme")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from telling import answered, ask, notify, send, start
+from telling import answered, ask, notify, send, start, told_one
 
 from broker.errors import InvalidParamsError, UsageError
 from broker.host import Health, HostServices, Outcome, Principal
@@ -70,8 +70,7 @@ class Sessions:
 def test_each_change_is_made_by_the_hosts_driver(told: Any, method: str, params: Any, done: tuple[str, ...]) -> None:
     """The driver is called once, with who asked, and nothing else changes: create and fork do not switch."""
     driver = Sessions()
-    world = told(HostServices(session_driver=driver))
-    extension = start(world, SERVICE)
+    world, extension = told_one(told(HostServices(session_driver=driver)), SERVICE)
     assert ask(world, extension, method, params) == {"session_id": f"{done[0]}-1"}
     assert driver.log == [done]
     session = world.session
@@ -81,8 +80,7 @@ def test_each_change_is_made_by_the_hosts_driver(told: Any, method: str, params:
 
 @pytest.mark.spec("octet.capability.session-lifecycle", "octet.capability.offered-when-bound")
 def test_without_a_driver_it_is_neither_offered_nor_served(told: Any) -> None:
-    world = told()
-    extension = start(world, SERVICE)
+    world, extension = told_one(told(), SERVICE)
     (offer,) = [params["contract"] for params in extension.far.params_of("initialize")]
     assert SERVICE not in offer["optional_capabilities"]
     assert not [method for method in offer["optional_methods"] if method.startswith("session/")]
@@ -141,8 +139,7 @@ def test_changes_wait_for_the_idle_boundary_and_run_one_by_one_in_order(told: An
 )
 def test_bad_parameters_are_answered_and_the_stream_lives(told: Any, method: str, params: Any, code: int) -> None:
     driver = Sessions()
-    world = told(HostServices(session_driver=driver))
-    extension = start(world, SERVICE)
+    world, extension = told_one(told(HostServices(session_driver=driver)), SERVICE)
     assert ask(world, extension, method, params) == (code, None)
     assert driver.log == []
     assert ask(world, extension, "session/create", {}) == {"session_id": "create-1"}
@@ -180,8 +177,7 @@ def fails_later(what: str) -> Outcome[str]:
     ],
 )
 def test_a_change_that_fails_is_an_internal_error_with_a_reason(told: Any, answer: Any, reason: str) -> None:
-    world = told(HostServices(session_driver=Sessions(answer)))
-    extension = start(world, SERVICE)
+    world, extension = told_one(told(HostServices(session_driver=Sessions(answer))), SERVICE)
     assert ask(world, extension, "session/switch", {"session_id": "s-7"}) == (-32603, {"reason": reason})
     assert extension.health is Health.READY
 
@@ -190,8 +186,7 @@ def test_a_change_that_fails_is_an_internal_error_with_a_reason(told: Any, answe
 def test_a_driver_that_is_taken_away_fails_what_waits_and_what_runs(told: Any) -> None:
     running: Outcome[str] = Outcome()
     driver = Sessions(lambda what: running)
-    world = told(HostServices(session_driver=driver))
-    extension = start(world, SERVICE)
+    world, extension = told_one(told(HostServices(session_driver=driver)), SERVICE)
     control = world.session.control
     first, second = (send(world, extension, "session/create", {}) for _ in range(2))
     control.deactivate()
@@ -226,8 +221,7 @@ def test_the_queue_and_each_process_have_their_bound(told: Any) -> None:
 def test_a_cancelled_change_is_not_made_unless_it_has_begun(told: Any) -> None:
     running: Outcome[str] = Outcome()
     driver = Sessions(lambda what: running if what == "create" else what)
-    world = told(HostServices(session_driver=driver))
-    extension = start(world, SERVICE)
+    world, extension = told_one(told(HostServices(session_driver=driver)), SERVICE)
     begun = send(world, extension, "session/create", {})
     waiting = send(world, extension, "session/fork", {})
     last = send(world, extension, "session/reload", {})
@@ -260,8 +254,7 @@ def test_a_process_that_ends_takes_its_waiting_changes_with_it(told: Any) -> Non
 
 def test_a_stopped_extension_is_told_that_its_change_is_not_made(told: Any) -> None:
     driver = Sessions()
-    world = told(HostServices(session_driver=driver))
-    extension = start(world, SERVICE)
+    world, extension = told_one(told(HostServices(session_driver=driver)), SERVICE)
     world.session.control.begin_turn()
     waiting = send(world, extension, "session/create", {})
     world.settle(extension.stop())
@@ -271,7 +264,6 @@ def test_a_stopped_extension_is_told_that_its_change_is_not_made(told: Any) -> N
 
 
 def test_an_answer_without_a_canonical_form_is_an_internal_error(told: Any) -> None:
-    world = told(HostServices(session_driver=Sessions(lambda what: "a\ud800")))
-    extension = start(world, SERVICE)
+    world, extension = told_one(told(HostServices(session_driver=Sessions(lambda what: "a\ud800"))), SERVICE)
     assert ask(world, extension, "session/create", {}) == (-32603, None)
     assert extension.health is Health.READY

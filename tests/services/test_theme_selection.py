@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from telling import answered, ask, notify, send, start
+from telling import answered, ask, notify, send, start, told_one
 
 from broker.errors import CapabilityMismatchError, UsageError
 from broker.host import HostServices, Outcome, Principal, ThemeCatalogue, ThemeChoice
@@ -22,8 +22,7 @@ def selection(**change: Any) -> dict[str, Any]:
 @pytest.mark.spec("octet.capability.theme-selection", "octet.method.theme-select", "octet.theme.selected")
 @pytest.mark.parametrize("theme_id", ["dusk", "mine"])
 def test_a_trusted_theme_of_the_catalogue_is_selected(told: Any, theme_id: str) -> None:
-    world = told(HostServices(themes=ThemeCatalogue(THEMES)))
-    extension = start(world, SERVICE)
+    world, extension = told_one(told(HostServices(themes=ThemeCatalogue(THEMES))), SERVICE)
     answer = ask(world, extension, "theme/select", selection(theme_id=theme_id))
     assert answer == {"status": "selected", "theme_id": theme_id}
 
@@ -44,8 +43,7 @@ def test_a_trusted_theme_of_the_catalogue_is_selected(told: Any, theme_id: str) 
 def test_what_is_refused(told: Any, change: dict[str, Any], code: int) -> None:
     asked: list[ThemeChoice] = []
     catalogue = ThemeCatalogue(THEMES, decide=lambda choice: asked.append(choice) or ThemeSelectResult(status="denied"))  # type: ignore[func-returns-value]
-    world = told(HostServices(themes=catalogue))
-    extension = start(world, SERVICE)
+    world, extension = told_one(told(HostServices(themes=catalogue)), SERVICE)
     assert ask(world, extension, "theme/select", selection(**change)) == (code, None)
     assert asked == []
 
@@ -65,8 +63,7 @@ def test_the_policy_has_the_last_word_now_or_later(told: Any) -> None:
         asked.append(choice)
         return answers.pop(0)
 
-    world = told(HostServices(themes=ThemeCatalogue(THEMES, decide=decide)))
-    extension = start(world, SERVICE)
+    world, extension = told_one(told(HostServices(themes=ThemeCatalogue(THEMES, decide=decide))), SERVICE)
     assert ask(world, extension, "theme/select", selection(role="dim")) == {
         "status": "denied",
         "reason": "not while presenting",
@@ -123,8 +120,7 @@ def test_a_catalogue_is_checked_when_it_is_made() -> None:
 
 def test_a_selection_that_is_taken_back_is_answered_once(told: Any) -> None:
     later: Outcome[ThemeSelectResult] = Outcome()
-    world = told(HostServices(themes=ThemeCatalogue(THEMES, decide=lambda choice: later)))
-    extension = start(world, SERVICE)
+    world, extension = told_one(told(HostServices(themes=ThemeCatalogue(THEMES, decide=lambda choice: later))), SERVICE)
     waiting = send(world, extension, "theme/select", selection())
     notify(world, extension, "$/cancelRequest", {"id": waiting})
     later.succeed(ThemeSelectResult(status="selected", theme_id="dusk"))
