@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import time
 from collections.abc import Callable
@@ -14,6 +13,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from broker.testing import write_extension
+
+sys.path.append(str(Path(__file__).parent / "adapters"))
+from rogue_kit import program
 
 # How long an example takes says something about the machine, not about the code: the first draw of a fresh checkout
 # builds tables of characters, and other work may have the processor meanwhile.
@@ -47,17 +49,6 @@ def collected_spec_ids(pytestconfig: pytest.Config) -> dict[str, list[str]]:
 # -- extensions on disk ------------------------------------------------------------------------------------------------
 
 
-def _load(name: str) -> Any:
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / "adapters" / f"{name}.py")
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
-    return sys.modules[name]
-
-
-rogue_kit = _load("rogue_kit")
 Rogue = Callable[..., Path]
 
 
@@ -67,7 +58,7 @@ def rogue(tmp_path: Path) -> Rogue:
 
     def make(body: str = "echo()", *, name: str = "rogue", **fields: Any) -> Path:
         given = {"tools": ["work"], **fields}
-        return write_extension(tmp_path / "extensions" / name, rogue_kit.program(body), name=name, **given)
+        return write_extension(tmp_path / "extensions" / name, program(body), name=name, **given)
 
     return make
 

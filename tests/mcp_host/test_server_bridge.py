@@ -48,6 +48,13 @@ def talker() -> Talker:
 
 
 @pytest.fixture
+def bridge(world: World, talker: Talker) -> Any:
+    """The bridge of the server, which is started."""
+    world.start(talker, name="srv")
+    return world.session.bridge("srv")
+
+
+@pytest.fixture
 def watch(world: World) -> Callable[..., Peer]:
     """A plugin that is subscribed to topics of ``bus.srv``."""
 
@@ -70,9 +77,8 @@ def payloads(world: World, peer: Peer) -> list[Any]:
     return found
 
 
-def test_how_calls_end_is_published(world: World, talker: Talker, watch: Any) -> None:
-    server = world.start(talker, name="srv")
-    world.session.bridge("srv")
+def test_how_calls_end_is_published(world: World, talker: Talker, watch: Any, bridge: Any) -> None:
+    server = world.session.server("srv")
     peer = watch("calls")
     world.call_server("srv", "echo")
     server.call("hang", {}, timeout_ms=50)
@@ -100,9 +106,7 @@ def test_a_tools_own_failure_is_one(world: World, watch: Any) -> None:
 
 
 @pytest.mark.spec("odek.transport.list-changed")
-def test_tools_that_come_and_go_are_published(world: World, talker: Talker, watch: Any) -> None:
-    world.start(talker, name="srv")
-    world.session.bridge("srv")
+def test_tools_that_come_and_go_are_published(world: World, talker: Talker, watch: Any, bridge: Any) -> None:
     peer = watch("tools")
     talker.change("echo", "new")
     world.advance(1_000)
@@ -119,9 +123,7 @@ def test_a_bridge_before_the_start_tells_of_the_first_tools(world: World, talker
     assert payloads(world, peer) == [{"tool": "echo", "state": "offered"}, {"tool": "hang", "state": "offered"}]
 
 
-def test_notices_are_published_only_when_asked_for(world: World, talker: Talker, watch: Any) -> None:
-    world.start(talker, name="srv")
-    bridge = world.session.bridge("srv")
+def test_notices_are_published_only_when_asked_for(world: World, talker: Talker, watch: Any, bridge: Any) -> None:
     talker.log("info", "hello")
     world.run()
     assert f"bus.{bridge.name}.notices" not in [topic.topic for topic in world.bus.statistics().topics]
@@ -164,9 +166,7 @@ def test_a_tool_with_a_name_the_bus_refuses_is_told_without_it(world: World, wat
     assert [payload["tool"] for payload in payloads(world, peer)] == ["(left out: the bus carries no such text)"]
 
 
-def test_a_reset_of_the_bus_declares_the_topics_again(world: World, talker: Talker, watch: Any) -> None:
-    world.start(talker, name="srv")
-    bridge = world.session.bridge("srv")
+def test_a_reset_of_the_bus_declares_the_topics_again(world: World, talker: Talker, watch: Any, bridge: Any) -> None:
     peer = watch("calls")
     for _ in range(MAX_BUS_QUEUE_MESSAGES + 6):
         world.bus.reset()
@@ -179,9 +179,9 @@ def test_a_reset_of_the_bus_declares_the_topics_again(world: World, talker: Talk
     assert len(payloads(world, peer)) == 1
 
 
-def test_a_full_subscriber_loses_what_is_published_and_nothing_else(world: World, talker: Talker, watch: Any) -> None:
-    world.start(talker, name="srv")
-    world.session.bridge("srv")
+def test_a_full_subscriber_loses_what_is_published_and_nothing_else(
+    world: World, talker: Talker, watch: Any, bridge: Any
+) -> None:
     peer = watch("calls")
     for _ in range(MAX_BUS_QUEUE_MESSAGES + 10):
         assert world.call_server("srv", "echo").text == "hi"
@@ -189,10 +189,8 @@ def test_a_full_subscriber_loses_what_is_published_and_nothing_else(world: World
     assert len(payloads(world, peer)) == MAX_BUS_QUEUE_MESSAGES
 
 
-def test_a_server_gets_no_authority(world: World, talker: Talker) -> None:
+def test_a_server_gets_no_authority(world: World, talker: Talker, bridge: Any) -> None:
     """It has no way onto the bus: its requests for that are unknown, and its name on the bus is the host's to use."""
-    world.start(talker, name="srv")
-    world.session.bridge("srv")
     before = world.bus.statistics()
     for number, method in enumerate(("bus/publish", "bus/subscribe", "bus/declare", "tools/call")):
         talker.request(number, method, {"topic": "bus.srv.calls", "payload": {}})

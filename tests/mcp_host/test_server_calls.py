@@ -72,6 +72,12 @@ def held() -> Held:
     return Held()
 
 
+@pytest.fixture
+def server(world: World, held: Held) -> Any:
+    """Started, and called ``srv``."""
+    return world.start(held, name="srv")
+
+
 # -- deadlines ---------------------------------------------------------------------------------------------------------
 
 
@@ -98,8 +104,7 @@ def test_a_timeout_fails_the_call_and_keeps_the_process(world: World, held: Held
 
 
 @pytest.mark.spec("odek.limits.timeout-caller")
-def test_the_callers_deadline_counts_too(world: World, held: Held) -> None:
-    server = world.start(held, name="srv")
+def test_the_callers_deadline_counts_too(world: World, held: Held, server: Any) -> None:
     call = server.call("work", {}, timeout_ms=25)
     world.advance(25)
     assert isinstance(call.error, TimedOutError)
@@ -107,9 +112,8 @@ def test_the_callers_deadline_counts_too(world: World, held: Held) -> None:
 
 
 @pytest.mark.spec("odek.transport.not-dispatched", "odek.transport.stalled-reader")
-def test_what_never_left_is_never_written(world: World, held: Held) -> None:
+def test_what_never_left_is_never_written(world: World, held: Held, server: Any) -> None:
     """Fault 5, 6 and 8."""
-    server = world.start(held, name="srv")
     held.reading = False
     timed, cancelled = server.call("work", {"n": 1}, timeout_ms=25), server.call("work", {"n": 2})
     world.advance(25)
@@ -150,8 +154,7 @@ def test_progress_reaches_the_caller_and_extends_only_when_asked(world: World, h
 # -- cancelling --------------------------------------------------------------------------------------------------------
 
 
-def test_a_cancelled_call_settles_at_once_and_the_server_is_told_once(world: World, held: Held) -> None:
-    server = world.start(held, name="srv")
+def test_a_cancelled_call_settles_at_once_and_the_server_is_told_once(world: World, held: Held, server: Any) -> None:
     call = server.call("work", {})
     world.run()
     call.cancel()
@@ -165,8 +168,7 @@ def test_a_cancelled_call_settles_at_once_and_the_server_is_told_once(world: Wor
     assert server.stage is Stage.READY
 
 
-def test_a_cancel_after_the_answer_does_nothing(world: World, held: Held) -> None:
-    server = world.start(held, name="srv")
+def test_a_cancel_after_the_answer_does_nothing(world: World, held: Held, server: Any) -> None:
     call = server.call("work", {})
     world.run()
     held.reply("x")
@@ -180,9 +182,8 @@ def test_a_cancel_after_the_answer_does_nothing(world: World, held: Held) -> Non
 
 
 @pytest.mark.spec("odek.transport.eof", "odek.transport.drain-before-exit")
-def test_an_exit_fails_what_is_open_with_status_and_stderr(world: World, held: Held) -> None:
+def test_an_exit_fails_what_is_open_with_status_and_stderr(world: World, held: Held, server: Any) -> None:
     """What was answered before is delivered, an answer without its LF too; the rest fails, each with its own tool."""
-    server = world.start(held, name="srv")
     answered, cut, open_ = server.call("work", {}), server.call("work", {}), server.call("other", {})
     world.run()
     held.reply("in time", 0)
@@ -205,8 +206,7 @@ def test_an_exit_fails_what_is_open_with_status_and_stderr(world: World, held: H
     assert len(world.processes) == 1, "nothing is started again by itself"
 
 
-def test_an_output_that_ends_without_an_exit_ends_the_server(world: World, held: Held) -> None:
-    server = world.start(held, name="srv")
+def test_an_output_that_ends_without_an_exit_ends_the_server(world: World, held: Held, server: Any) -> None:
     call = server.call("work", {})
     world.run()
     held.close_stdout()
@@ -255,9 +255,8 @@ def test_a_line_at_the_limit_passes(world: World, held: Held) -> None:
 
 
 @pytest.mark.spec("odek.transport.shutdown", "odek.transport.close-idempotent")
-def test_the_end_of_the_input_comes_first(world: World, held: Held) -> None:
+def test_the_end_of_the_input_comes_first(world: World, held: Held, server: Any) -> None:
     """Fault 9 and 19."""
-    server = world.start(held, name="srv")
     call = server.call("work", {})
     world.run()
     stop = server.stop()
