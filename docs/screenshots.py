@@ -13,14 +13,12 @@ from typing import Any
 
 from textual.pilot import Pilot
 
-from broker import Field, Host
+from broker import Field
 from broker.errors import BrokerError, ResourceExhaustedError
-from broker.host import Session, records
+from broker.host import records
 from broker.inspector import Inspection
 from broker.inspector.app import InspectorApp
-from broker.testing import ManualClock, MemoryDriver, ScriptedExtension, ScriptedServer
-from broker.wire.octet.manifest import parse_manifest
-from broker.wire.odek.config import ServerConfig
+from broker.testing import ManualClock, MemoryHost, ScriptedExtension, ScriptedServer
 
 GALLERY = Path(__file__).parent / "gallery"
 SIZE = (132, 34)
@@ -85,31 +83,24 @@ class Scene:
     """A session with a checker, an MCP server, a board that reads and a logger that does not."""
 
     def __init__(self) -> None:
-        self.clock = ManualClock(unix_ms=1_764_500_000_000)
-        self.driver = MemoryDriver(
-            self.clock,
-            {"checker": lambda link: Checker(), "files": lambda link: ScriptedServer({"read": "x", "list": "y"})},
-        )
-        self.session: Session = Host(self.driver, clock=self.clock).open_session("/workspace")
-        self.session.session_id = "5e5510" + "0" * 26
-        self.inspection = Inspection(self.session)
+        self.session = MemoryHost(clock=ManualClock(unix_ms=1_764_500_000_000)).open_session()
+        self.session.session.session_id = "5e5510" + "0" * 26
+        self.inspection = Inspection(self.session.session)
         self.session.add_observer(lambda notice: self._note(records.from_notice(notice)))
         self.session.bus.add_trace(lambda record: self._note(records.from_trace(record)))
-        manifest = b'name = "checker"\nversion = "1.0.0"\napi_version = "0.3"\n[entrypoint]\ncommand = "checker"\n'
-        manifest += b'[contributes]\ntools = ["check"]\n'
-        board, logger = self.session.bus.attach("board"), self.session.bus.attach("logger")
+        board, logger = self.session.peer("board"), self.session.peer("logger")
         for peer in (board, logger):
             peer.subscribe("bus.checker.report")
         board.subscribe("bus.deployer.state")
-        self.session.add(parse_manifest(manifest, path="/extensions/checker/extension.toml")).start()
-        self.session.add_server(ServerConfig(name="files", source="operator", command="files")).start()
-        self.driver.run()
+        self.session.add(Checker)
+        self.session.add(ScriptedServer({"read": "x", "list": "y"}), name="files")
+        self.session.start()
         board.subscribe("bus.checker.report")  # it was told that the topic is there now
-        watcher = self.session.bus.attach("watcher")
+        watcher = self.session.peer("watcher")
         watcher.declare("bus.watcher.changes", [Field.string("file"), Field.integer("size", minimum=0)])
         logger.subscribe("bus.watcher.changes")
         for number in range(66):
-            self.driver.advance(7)
+            self.session.advance(7)
             try:
                 watcher.publish("bus.watcher.changes", {"file": f"src/module_{number}.py", "size": 100 * number})
             except ResourceExhaustedError:
@@ -117,8 +108,8 @@ class Scene:
 
     async def call(self, extension: str, tool: str, arguments: Any) -> dict[str, Any]:
         """Call a tool of an extension."""
-        call = self.session.call(extension, tool, arguments)
-        self.driver.advance(12)
+        call = self.session.session.call(extension, tool, arguments)
+        self.session.advance(12)
         try:
             record = records.from_result(extension, tool, call.result())
         except BrokerError as error:
@@ -152,7 +143,6 @@ async def main() -> None:
         await settle(pilot)
         save(app, "calls")
     scene.session.close()
-    scene.driver.advance(60_000)
 
 
 async def settle(pilot: Pilot[None]) -> None:

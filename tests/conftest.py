@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import time
 from collections.abc import Callable
@@ -12,6 +11,11 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from broker.testing import write_extension
+
+sys.path.append(str(Path(__file__).parent / "adapters"))
+from rogue_kit import program
 
 # How long an example takes says something about the machine, not about the code: the first draw of a fresh checkout
 # builds tables of characters, and other work may have the processor meanwhile.
@@ -45,17 +49,6 @@ def collected_spec_ids(pytestconfig: pytest.Config) -> dict[str, list[str]]:
 # -- extensions on disk ------------------------------------------------------------------------------------------------
 
 
-def _load(name: str) -> Any:
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / "adapters" / f"{name}.py")
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
-    return sys.modules[name]
-
-
-rogue_kit = _load("rogue_kit")
 Rogue = Callable[..., Path]
 
 
@@ -63,9 +56,9 @@ Rogue = Callable[..., Path]
 def rogue(tmp_path: Path) -> Rogue:
     """Writes an extension whose program is the given text; gives its directory."""
 
-    def make(body: str = "echo()", *, name: str = "rogue", **options: Any) -> Path:
-        directory: Path = rogue_kit.write_extension(tmp_path / "extensions" / name, body, name=name, **options)
-        return directory
+    def make(body: str = "echo()", *, name: str = "rogue", **fields: Any) -> Path:
+        given = {"tools": ["work"], **fields}
+        return write_extension(tmp_path / "extensions" / name, program(body), name=name, **given)
 
     return make
 

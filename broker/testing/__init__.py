@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from broker.testing.assertions import Pattern, Recorded, entry
     from broker.testing.clock import ManualClock
+    from broker.testing.driven import DrivenSession
     from broker.testing.faults import Fault, Faults, When, at, heard, sent
     from broker.testing.host import MemoryHost
     from broker.testing.hosted import HostedExtension
     from broker.testing.memory import MemoryDriver
     from broker.testing.mixed import MixedHost, MixedSession
     from broker.testing.plan import HasProcess, ProcessPlan, make_manifest, process_of
+    from broker.testing.processes import ProcessHost, ProcessSession
     from broker.testing.program import write_extension, write_server
     from broker.testing.recorder import Recorder
     from broker.testing.schedule import Interleaving, Schedule, SeededSchedule
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 _WHERE = {
     "assertions": ("Pattern", "Recorded", "entry"),
     "clock": ("ManualClock",),
+    "driven": ("DrivenSession",),
     "search": ("FailingInterleaving", "explore", "find_failing_interleaving", "interleavings"),
     "hosted": ("HostedExtension",),
     "faults": ("Fault", "Faults", "When", "at", "heard", "sent"),
@@ -44,6 +47,7 @@ _WHERE = {
     "memory": ("MemoryDriver",),
     "mixed": ("MixedHost", "MixedSession"),
     "plan": ("HasProcess", "ProcessPlan", "make_manifest", "process_of"),
+    "processes": ("ProcessHost", "ProcessSession"),
     "program": ("write_extension", "write_server"),
     "recorder": ("Recorder",),
     "schedule": ("Interleaving", "Schedule", "SeededSchedule"),
@@ -56,6 +60,7 @@ _WHERE = {
 _MODULES = {name: module for module, names in _WHERE.items() for name in names}
 
 __all__ = [
+    "DrivenSession",
     "Entry",
     "FailingInterleaving",
     "Fault",
@@ -70,7 +75,9 @@ __all__ = [
     "MixedHost",
     "MixedSession",
     "Pattern",
+    "ProcessHost",
     "ProcessPlan",
+    "ProcessSession",
     "Recorded",
     "Recorder",
     "Schedule",

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from broker.errors import UsageError
 from broker.host import Host, HostServices, HostSettings, Outcome, ProcessLink, Session, TrustPolicy
 from broker.host.feature.services import NO_SERVICES, FeatureServices
+from broker.limits import MAX_SETTLE_MS
 from broker.testing.clock import ManualClock
 from broker.testing.faults import Faults
 from broker.testing.memory import MemoryDriver
@@ -23,13 +24,29 @@ Decide: TypeAlias = Callable[[ApprovalRequest], bool | Outcome[bool]]
 Order: TypeAlias = Schedule | Iterable[int]
 
 
+def approval(decide: Decide | None) -> Callable[[ApprovalRequest], Outcome[bool]]:
+    """``decide`` as a host asks it: with an outcome, a refusal where nobody decides."""
+
+    def ask(request: ApprovalRequest) -> Outcome[bool]:
+        decision = False if decide is None else decide(request)
+        if isinstance(decision, Outcome):
+            return decision
+        outcome: Outcome[bool] = Outcome()
+        outcome.succeed(decision)
+        return outcome
+
+    return ask
+
+
 class MemoryHost:
     """A host whose extensions are objects, on a clock that the test moves. Use it as a context manager, or not.
 
     With a ``seed`` everything that could happen in one order or another happens in an order drawn from it, and so are
     the delays of restarts; the same seed gives the same run. ``schedule`` decides the order instead: a
     :class:`~broker.testing.Schedule`, or the list of choices that a failing run printed. With neither the order is
-    fixed. ``faults`` happen as planned. The rest is as for :class:`broker.Host`; ``approve`` may answer with a bool.
+    fixed. ``faults`` happen as planned. ``patience_ms`` is how much time its sessions let pass by themselves while they
+    wait for something: with 0 it is the test alone that moves the clock. The rest is as for :class:`broker.Host`;
+    ``approve`` may answer with a bool.
 
     ::
 
@@ -50,6 +67,7 @@ class MemoryHost:
         approve: Decide | None = None,
         feature_services: FeatureServices = NO_SERVICES,
         clock: ManualClock | None = None,
+        patience_ms: int = MAX_SETTLE_MS,
     ) -> None:
         order: Schedule | None
         if schedule is None:
@@ -61,7 +79,7 @@ class MemoryHost:
         self.seed: int | None = seed
         self.faults: Faults = faults or Faults()
         self.clock: ManualClock = clock or ManualClock()
-        self._decide = approve
+        self.patience_ms: int = patience_ms
         self._makers: dict[tuple[Session, str], Make] = {}
         self._factories: dict[str, Callable[[Any], ScriptedProcess]] = {}
         self.driver: MemoryDriver = MemoryDriver(self.clock, self._factories, schedule=order, faults=self.faults)
@@ -71,7 +89,7 @@ class MemoryHost:
             services=services,
             trust=trust,
             clock=self.clock,
-            approve=self._approve,
+            approve=approval(approve),
             feature_services=feature_services,
         )
         self.sessions: list[MemorySession] = []
@@ -127,14 +145,6 @@ class MemoryHost:
         if make is None:
             raise UsageError(f"{link.name} has no object in this session; add it through the MemorySession")
         return make(link)
-
-    def _approve(self, request: ApprovalRequest) -> Outcome[bool]:
-        decision = False if self._decide is None else self._decide(request)
-        if isinstance(decision, Outcome):
-            return decision
-        outcome: Outcome[bool] = Outcome()
-        outcome.succeed(decision)
-        return outcome
 
     def __enter__(self) -> MemoryHost:
         return self

@@ -138,14 +138,17 @@ class MemoryDriver:
         found = self._find(name)
         return None if found is None else found.extension
 
-    def inject(self, fault: Fault) -> None:
-        """Have ``fault`` happen now, whatever its moment. Raises :class:`UsageError` if its process is not there."""
+    def inject(self, fault: Fault, generation: int | None = None) -> None:
+        """Have ``fault`` happen now, whatever its moment, to the newest process of its name or to that ``generation``.
+
+        Raises :class:`UsageError` if its process is not there.
+        """
         if fault.kind == "clock_jump":
             self._clock.step_wall_ms(fault.options["milliseconds"])
         elif fault.kind == "suspend":
             self._clock.advance_ms(fault.options["milliseconds"])
         else:
-            process = self._find(fault.extension)
+            process = self._find(fault.extension, generation)
             if process is None:
                 raise UsageError(f"{fault}: no process called {fault.extension} runs", extension=fault.extension)
             self._strike(fault, process)
@@ -225,8 +228,9 @@ class MemoryDriver:
     def _forget_gone(self) -> None:
         self._processes = [process for process in self._processes if not process.gone]
 
-    def _find(self, name: str) -> MemoryProcess | None:
-        return next((process for process in reversed(self._processes) if process.link.name == name), None)
+    def _find(self, name: str, generation: int | None = None) -> MemoryProcess | None:
+        found = (process for process in reversed(self._processes) if process.link.name == name)
+        return next((process for process in found if generation in (None, process.link.number)), None)
 
     def _whose(self, due: int | None) -> str:
         late = [process.label for process in self._processes if process.next_deadline() == due]

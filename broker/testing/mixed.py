@@ -157,10 +157,11 @@ class MixedDriver:
         """Have ``make`` give the processes of the extension or server called ``name`` in ``session``."""
         self._makers[session, name] = make
 
-    def find(self, session: Session, name: str) -> MemoryProcess | None:
-        """The newest object that runs under ``name``."""
+    def find(self, session: Session, name: str, generation: int | None = None) -> MemoryProcess | None:
+        """The newest object that runs under ``name``, or that of ``generation``."""
         running = (pump.process for pump in reversed(self._objects))
-        return next((one for one in running if one.link.session is session and one.link.name == name), None)
+        found = (one for one in running if one.link.session is session and one.link.name == name)
+        return next((one for one in found if generation in (None, one.link.number)), None)
 
     def check(self) -> None:
         """Raise what an object raised, if one did: in the loop there was nobody to raise it to."""
@@ -173,15 +174,15 @@ class MixedDriver:
             if link not in self._struck:
                 player.run.check_played()
 
-    def inject(self, session: Session, fault: Fault) -> None:
-        """Have ``fault`` happen to the newest process of its name."""
-        found = self.find(session, fault.extension)
+    def inject(self, session: Session, fault: Fault, generation: int | None = None) -> None:
+        """Have ``fault`` happen to the newest process of its name, or to that ``generation``."""
+        found = self.find(session, fault.extension, generation)
         if found is not None:
             self._struck.add(found.link)
             strike(fault, found, 0)
             self._inner.schedule(session)
             return
-        links = [link for link in session.links if link.name == fault.extension]
+        links = [link for link in session.links if link.name == fault.extension and generation in (None, link.number)]
         pump = self._inner._pumps.get(links[-1]) if links else None
         if pump is None:
             raise UsageError(f"{fault}: no process called {fault.extension} runs", extension=fault.extension)

@@ -86,16 +86,24 @@ def _(thing: ScriptedProcess, *, name: str | None = None, **fields: Any) -> Proc
     return ProcessPlan(_once(thing, name), _member(thing, name, fields))
 
 
-def make_manifest(name: str, *, api_version: str = "0.3", **fields: Any) -> Manifest:
+def maker_of(thing: Any, name: str) -> Make:
+    """What makes the processes of ``name``, whose manifest is known: a factory is not asked before they start."""
+    found = process_of.dispatch(type(thing)) is not process_of.dispatch(object)
+    if found or not callable(thing) or (isinstance(thing, HasProcess) and not isinstance(thing, type)):
+        return process_of(thing, name=name).make
+    return _maker(_asking(thing, name), {})
+
+
+def make_manifest(name: str, *, api_version: str = "0.3", path: str | None = None, **fields: Any) -> Manifest:
     """The manifest of an extension that exists as an object only; checked like one that was read from a file.
 
     ``fields`` are keys of ``extension.toml``: those of its ``contributes`` section (``tools``, ``hooks``, ``flags``,
     ...) by their own names, others as they are (``version``, ``requires_octet``), whole sections as mappings
-    (``runtime={"sharing": "workspace"}``). Raises :class:`~broker.errors.SetupError` or
-    :class:`~broker.errors.InvalidParamsError` as for a file.
+    (``runtime={"sharing": "workspace"}``). ``path`` is where the file would be. Raises
+    :class:`~broker.errors.SetupError` or :class:`~broker.errors.InvalidParamsError` as for a file.
     """
     text = manifest_text(name, api_version=api_version, **fields)
-    return parse_manifest(text.encode(), path=f"/extensions/{name}/extension.toml")
+    return parse_manifest(text.encode(), path=path or f"/extensions/{name}/extension.toml")
 
 
 def manifest_text(name: str, **fields: Any) -> str:
@@ -156,6 +164,16 @@ def _once(thing: ScriptedProcess, name: str) -> Make:
 
 def _made_by(factory: Callable[..., Any], name: str | None, fields: dict[str, Any]) -> ProcessPlan:
     """The plan of what ``factory()`` or ``factory(generation_number)`` makes."""
+    made = _asking(factory, name)
+    # What it makes first says what it is, and is the first generation.
+    first = [made(1)]
+    name = name or default_name(factory)
+    make = _maker(lambda number: first.pop() if first else made(number), fields)
+    return ProcessPlan(make, process_of(first[0], name=name, **fields).member)
+
+
+def _asking(factory: Callable[..., Any], name: str | None) -> Callable[[int], Any]:
+    """A function that asks ``factory`` for the thing of a generation."""
     numbered = takes_number(factory)
 
     def made(number: int) -> Any:
@@ -164,17 +182,17 @@ def _made_by(factory: Callable[..., Any], name: str | None, fields: dict[str, An
             raise UsageError(f"{factory!a:.80} made {thing!a:.80}, which is no extension", extension=name)
         return thing
 
-    # What it makes first says what it is, and is the first generation.
-    first = [made(1)]
-    name = name or default_name(factory)
+    return made
 
+
+def _maker(made: Callable[[int], Any], fields: dict[str, Any]) -> Make:
     def make(link: ProcessLink) -> ScriptedProcess:
-        thing = first.pop() if first else made(link.number)
+        thing = made(link.number)
         if isinstance(thing, ScriptedProcess):
             return thing
         return process_of(thing, name=link.name, **fields).make(link)
 
-    return ProcessPlan(make, process_of(first[0], name=name, **fields).member)
+    return make
 
 
 def takes_number(factory: Callable[..., Any]) -> bool:

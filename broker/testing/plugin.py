@@ -6,7 +6,8 @@ It is registered through the entry point ``pytest11`` and imports nothing of the
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,13 +15,15 @@ import pytest
 if TYPE_CHECKING:
     from broker.bus import Bus
     from broker.testing.clock import ManualClock
+    from broker.testing.driven import DrivenSession
     from broker.testing.host import MemoryHost
+    from broker.testing.processes import ProcessHost, ProcessSession
     from broker.testing.session import MemorySession
 
 SECTION = "broker: what happened"
 
 _FAILED = pytest.StashKey[bool]()
-_HOSTS = pytest.StashKey["list[MemoryHost]"]()
+_HOSTS = pytest.StashKey["list[MemoryHost | ProcessHost]"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -71,6 +74,51 @@ def broker_session(broker_host: MemoryHost) -> MemorySession:
     return broker_host.open_session()
 
 
+@pytest.fixture
+def broker_open(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., MemorySession]]:
+    """Opens sessions on the test's directory, ``broker_open(services=...)``, each on a host of its own in memory."""
+    yield from _openers(request, tmp_path, "memory")
+
+
+@pytest.fixture
+def broker_processes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., ProcessSession]]:
+    """The same over real processes."""
+    yield from _openers(request, tmp_path, "process")
+
+
+@pytest.fixture(params=["memory", "process"])
+def broker_both_ways(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., DrivenSession]]:
+    """The same, and the test is run twice: with sessions in memory, then over real processes.
+
+    Over processes ``patience_ms`` is left out, as it means another time there.
+    """
+    yield from _openers(request, tmp_path, request.param)
+
+
+def _openers(request: pytest.FixtureRequest, directory: Path, kind: str) -> Iterator[Callable[..., Any]]:
+    from broker.testing.host import MemoryHost
+    from broker.testing.processes import ProcessHost
+
+    hosts: list[MemoryHost | ProcessHost] = []
+    shown = request.node.stash.setdefault(_HOSTS, [])
+
+    def open_session(**options: Any) -> MemorySession | ProcessSession:
+        if kind == "memory":
+            hosts.append(MemoryHost(seed=request.config.getoption("broker_seed"), **options))
+        else:
+            options.pop("patience_ms", None)
+            hosts.append(ProcessHost(directory, **options))
+        shown.append(hosts[-1])
+        return hosts[-1].open_session(str(directory))
+
+    yield open_session
+    for host in hosts:
+        if not request.node.stash.get(_FAILED, False):
+            host.finish()
+        elif isinstance(host, ProcessHost):
+            host.abandon()
+
+
 # -- reports -----------------------------------------------------------------------------------------------------------
 
 
@@ -87,7 +135,7 @@ def pytest_runtest_makereport(
     return report
 
 
-def _told(item: pytest.Item, host: MemoryHost) -> str:
+def _told(item: pytest.Item, host: MemoryHost | ProcessHost) -> str:
     parts: list[str] = []
     for number, session in enumerate(host.sessions, 1):
         if len(host.sessions) > 1:

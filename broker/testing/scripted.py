@@ -68,6 +68,16 @@ class ScriptedProcess:
 
     # -- what it hears -------------------------------------------------------------------------------------------------
 
+    def params_of(self, method: str) -> list[Any]:
+        """The params of every message of ``method`` that it heard."""
+        return [message.get("params") for message in self.received if message.get("method") == method]
+
+    def answer_to(self, message_id: int | str) -> dict[str, Any] | None:
+        """The host's answer to a request, None until it comes; ``AssertionError`` when there are two."""
+        found = [m for m in self.received if "method" not in m and m.get("id") == message_id]
+        assert len(found) <= 1, f"{message_id!r} was answered {len(found)} times"
+        return found[0] if found else None
+
     def on_message(self, message: Any) -> None:
         """One message of the host. Override it to behave differently."""
 
@@ -202,7 +212,8 @@ class ScriptedFeatureExtension(ScriptedProcess):
             self.answer(message_id, self.default_result(method))
 
     def agreement(self, params: dict[str, Any]) -> dict[str, Any]:
-        """The result of ``initialize``."""
+        """The result of ``initialize``; from then on it speaks the version that its manifest has it asked for."""
+        self.version = params.get("api_version", self.version)
         result: dict[str, Any] = {
             "api_version": self.version,
             "tools": [{"name": name, "description": name, "parameters": {"type": "object"}} for name in self.tools],

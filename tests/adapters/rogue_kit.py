@@ -1,6 +1,6 @@
 """What the tests' own extensions are made of: the far end of the wire, standard library only, quick to start.
 
-An extension's ``main.py`` imports this module; :func:`write_extension` is what tests call to put one on disk.
+An extension's ``main.py`` imports this module; the fixture ``rogue`` is what tests put one on disk with.
 """
 
 from __future__ import annotations
@@ -94,25 +94,9 @@ def echo() -> None:
     serve(lambda message: reply(message, message["params"]["arguments"].get("text", "")))
 
 
-def write_extension(
-    directory: Path,
-    body: str,
-    *,
-    name: str = "rogue",
-    tools: Iterable[str] = ("work",),
-    api_version: str = "0.3",
-    extra: str = "",
-) -> Path:
-    """Put an extension on disk whose program is ``body``; the path of its directory."""
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / "extension.toml").write_text(
-        f'name = "{name}"\nversion = "1.0.0"\napi_version = "{api_version}"\n'
-        f'[entrypoint]\ncommand = "main.py"\n[contributes]\ntools = {json.dumps(list(tools))}\n{extra}\n'
-    )
-    main = directory / "main.py"
-    main.write_text(
-        f"#!{sys.executable} -IS\nimport os, signal, subprocess, sys, time\n"
+def program(body: str) -> str:
+    """The text of a program that does ``body`` with all of this."""
+    return (
+        "import os, signal, subprocess, sys, time\n"
         f"sys.path.insert(0, {str(Path(__file__).parent)!r})\nfrom rogue_kit import *\n{body}\n"
     )
-    main.chmod(0o755)
-    return directory

@@ -176,7 +176,7 @@ def test_a_child_gets_the_listed_names_and_no_secret(
     monkeypatch.setenv("OCTET_WORKSPACE", "/forged")
     path = rogue(
         "start(); serve(lambda m: reply(m, '\\n'.join(f'{k}={v}' for k, v in sorted(os.environ.items()))))",
-        extra='[entrypoint.env]\nEXTRA = "1"',
+        entrypoint={"command": "main.py", "env": {"EXTRA": "1"}},
     )
 
     async def scene(session: AsyncSession) -> dict[str, str]:

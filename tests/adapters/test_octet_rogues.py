@@ -14,6 +14,7 @@ from broker import Event
 from broker.adapters.aio import AsyncHost, AsyncSession
 from broker.errors import BrokerError, NegotiationError, RemoteError, ResourceExhaustedError
 from broker.host import Exited, Health, HostSettings
+from broker.testing import ProcessSession
 
 pytestmark = pytest.mark.timeout(60)
 BOUND_SECONDS = 20.0
@@ -32,6 +33,11 @@ def play(tmp_path: Path) -> Callable[..., Any]:
         return asyncio.run(asyncio.wait_for(main(), BOUND_SECONDS))
 
     return run
+
+
+@pytest.fixture
+def session(broker_processes: Callable[..., ProcessSession]) -> ProcessSession:
+    return broker_processes(settings=HostSettings(restart=False))
 
 
 def selecting(change: str) -> str:
@@ -85,37 +91,26 @@ def test_a_bad_selection_fails_the_start_and_shows_nothing(
     play(scene)
 
 
-def test_the_unchanged_selection_is_a_good_one(play: Any, rogue: Any) -> None:
+def test_the_unchanged_selection_is_a_good_one(session: Any, rogue: Any) -> None:
     path = rogue(selecting(""))
-
-    async def scene(session: AsyncSession, notices: list[Any]) -> None:
-        await session.start(path)
-        assert (await session.call("rogue", "work")).content[0].text == "reached"
-
-    play(scene)
+    session.start(path)
+    assert session.call("rogue", "work").content[0].text == "reached"
 
 
-def test_a_fraction_as_a_limit_is_no_canonical_frame(play: Any, rogue: Any) -> None:
+def test_a_fraction_as_a_limit_is_no_canonical_frame(session: Any, rogue: Any) -> None:
     path = rogue(selecting("contract['limits']['max_tools'] = 1.5"))
-
-    async def scene(session: AsyncSession, notices: list[Any]) -> None:
-        with pytest.raises(BrokerError):
-            await session.start(path)
-
-    play(scene)
+    with pytest.raises(BrokerError):
+        session.start(path)
 
 
 @pytest.mark.spec("octet.method.before-contract")
 @pytest.mark.parametrize("early", ["bus/subscribe", "tool/call"])
-def test_a_request_before_the_contract_ends_the_stream(play: Any, rogue: Any, early: str) -> None:
+def test_a_request_before_the_contract_ends_the_stream(session: Any, rogue: Any, early: str) -> None:
     path = rogue(f"message = receive(); send(id=1, method={early!r}, params={{}}); time.sleep(1000)")
-
-    async def scene(session: AsyncSession, notices: list[Any]) -> None:
-        with pytest.raises(BrokerError):
-            await session.start(path)
-        assert [notice.status for notice in notices if isinstance(notice, Exited)] == [-9]
-
-    play(scene)
+    with pytest.raises(BrokerError):
+        session.start(path)
+    session.until(session.exits)
+    assert [status for _, status, _ in session.exits()] == [-9]
 
 
 @pytest.mark.spec("octet.envelope.error-pair", "octet.envelope.error-data", "octet.envelope.unknown-member")
@@ -132,26 +127,24 @@ def test_a_request_before_the_contract_ends_the_stream(play: Any, rogue: Any, ea
         ({"code": -32603}, False),
     ],
 )
-def test_an_error_outside_the_table_ends_the_stream(play: Any, rogue: Any, error: dict[str, Any], lives: bool) -> None:
+def test_an_error_outside_the_table_ends_the_stream(
+    session: Any, rogue: Any, error: dict[str, Any], lives: bool
+) -> None:
     path = rogue(f"start(); serve(lambda m: send(id=m['id'], error={error!r}))")
-
-    async def scene(session: AsyncSession, notices: list[Any]) -> None:
-        extension = await session.start(path)
-        with pytest.raises(BrokerError) as caught:
-            await session.call("rogue", "work")
-        assert isinstance(caught.value, RemoteError) is lives
-        assert str(caught.value).isprintable()
-        if lives:
-            assert extension.health is Health.READY
-        else:
-            assert extension.health in (Health.CRASHED, Health.PARKED)
-
-    play(scene)
+    extension = session.start(path)
+    with pytest.raises(BrokerError) as caught:
+        session.call("rogue", "work")
+    assert isinstance(caught.value, RemoteError) is lives
+    assert str(caught.value).isprintable()
+    if lives:
+        assert extension.health is Health.READY
+    else:
+        assert extension.health in (Health.CRASHED, Health.PARKED)
 
 
 @pytest.mark.spec("octet.framing.at-bound", "octet.framing.over-bound", "octet.framing.bound-excludes-lf")
 @pytest.mark.spec("octet.framing.response-under-offered-bound", "octet.framing.outbound-over-bound")
-def test_frames_at_and_over_the_selected_bound(play: Any, rogue: Any) -> None:
+def test_frames_at_and_over_the_selected_bound(session: Any, rogue: Any) -> None:
     path = rogue(
         "start(max_frame_bytes=1000)\n"
         "def call(m):\n"
@@ -161,20 +154,16 @@ def test_frames_at_and_over_the_selected_bound(play: Any, rogue: Any) -> None:
         "    reply(m, letter * (room // width) + 'x' * (room % width))\n"
         "serve(call)"
     )
-
-    async def scene(session: AsyncSession, notices: list[Any]) -> None:
-        await session.start(path)
-        for letter in ("x", "ä", "\u2028", "\U0001f600"):
-            answer = await session.call("rogue", "work", [letter, 1_000])
-            assert answer.content[0].text.startswith(letter)
-        with pytest.raises(ResourceExhaustedError) as caught:
-            await session.call("rogue", "work", ["y" * 1_000, 0])
-        assert caught.value.maximum == 1_000
-        with pytest.raises(BrokerError) as ended:
-            await session.call("rogue", "work", ["x", 1_001])
-        assert (ended.value.limit, ended.value.maximum) == ("MAX_FRAME_BYTES", 1_000)
-
-    play(scene)
+    session.start(path)
+    for letter in ("x", "ä", "\u2028", "\U0001f600"):
+        answer = session.call("rogue", "work", [letter, 1_000])
+        assert answer.content[0].text.startswith(letter)
+    with pytest.raises(ResourceExhaustedError) as caught:
+        session.call("rogue", "work", ["y" * 1_000, 0])
+    assert caught.value.maximum == 1_000
+    with pytest.raises(BrokerError) as ended:
+        session.call("rogue", "work", ["x", 1_001])
+    assert (ended.value.limit, ended.value.maximum) == ("MAX_FRAME_BYTES", 1_000)
 
 
 BUS = """
@@ -215,38 +204,34 @@ serve(lambda m: reply(m, json.dumps(report)))
 
 @pytest.mark.spec("octet.bus.payload-types", "octet.bus.publish-identity", "octet.bus.declare-immutable")
 @pytest.mark.spec("octet.bus.wire-answers", "octet.bus.topic-owner")
-def test_bad_publications_are_answered_and_reach_nobody(play: Any, rogue: Any) -> None:
+def test_bad_publications_are_answered_and_reach_nobody(session: Any, rogue: Any) -> None:
     path = rogue("import json\n" + BUS)
+    plugin = session.attach("plugin")
+    plugin.subscribe("bus.rogue.state")
+    seen: list[Any] = []
 
-    async def scene(session: AsyncSession, notices: list[Any]) -> None:
-        plugin = session.attach("plugin")
-        plugin.subscribe("bus.rogue.state")
-        seen: list[Any] = []
+    def handler(message: Any) -> None:
+        if isinstance(message, Event):
+            seen.append((message.publisher, message.sequence, message.payload))
+        else:
+            plugin.subscribe("bus.rogue.state")
 
-        def handler(message: Any) -> None:
-            if isinstance(message, Event):
-                seen.append((message.publisher, message.sequence, message.payload))
-            else:
-                plugin.subscribe("bus.rogue.state")
-
-        plugin.deliver_to(handler)
-        await session.start(path)
-        report = json.loads((await session.call("rogue", "work")).content[0].text)
-        invalid, mismatch, exhausted = -32602, -32011, -32012
-        assert report == {
-            "publish before declare": invalid, "declare": 0, "redeclare": invalid, "foreign topic": mismatch,
-            "bad topic": invalid, "secret field": invalid, "bool": invalid, "string": invalid, "null": invalid,
-            "list": invalid, "missing": invalid, "unknown": invalid, "above": invalid, "below": invalid,
-            "long": exhausted, "path": invalid, "mail": invalid, "control": invalid, "stale binding": mismatch,
-            "forged publisher": invalid, "forged sequence": invalid, "ok after": 0,
-        }  # fmt: skip
-        assert seen == [("rogue", 1, {"n": 5})]
-
-    play(scene)
+    plugin.deliver_to(handler)
+    session.start(path)
+    report = json.loads(session.call("rogue", "work").content[0].text)
+    invalid, mismatch, exhausted = -32602, -32011, -32012
+    assert report == {
+        "publish before declare": invalid, "declare": 0, "redeclare": invalid, "foreign topic": mismatch,
+        "bad topic": invalid, "secret field": invalid, "bool": invalid, "string": invalid, "null": invalid,
+        "list": invalid, "missing": invalid, "unknown": invalid, "above": invalid, "below": invalid,
+        "long": exhausted, "path": invalid, "mail": invalid, "control": invalid, "stale binding": mismatch,
+        "forged publisher": invalid, "forged sequence": invalid, "ok after": 0,
+    }  # fmt: skip
+    assert seen == [("rogue", 1, {"n": 5})]
 
 
 @pytest.mark.spec("octet.cancel.late-answer", "octet.tool-call.timeout")
-def test_a_late_answer_never_becomes_that_of_the_next_call(play: Any, rogue: Any) -> None:
+def test_a_late_answer_never_becomes_that_of_the_next_call(session: Any, rogue: Any) -> None:
     path = rogue(
         "late = []\n"
         "def call(m):\n"
@@ -256,13 +241,9 @@ def test_a_late_answer_never_becomes_that_of_the_next_call(play: Any, rogue: Any
         "        reply(m, 'prompt')\n"
         "start(); serve(call)"
     )
-
-    async def scene(session: AsyncSession, notices: list[Any]) -> None:
-        extension = await session.start(path)
-        with pytest.raises(BrokerError, match="no answer to tool/call within 50 ms"):
-            await session.call("rogue", "work", "slow", timeout=0.05)
-        for _ in range(3):
-            assert (await session.call("rogue", "work", "quick")).content[0].text == "prompt"
-        assert extension.health is Health.READY
-
-    play(scene)
+    extension = session.start(path)
+    with pytest.raises(BrokerError, match="no answer to tool/call within 50 ms"):
+        session.call("rogue", "work", "slow", timeout_ms=50)
+    for _ in range(3):
+        assert session.call("rogue", "work", "quick").content[0].text == "prompt"
+    assert extension.health is Health.READY

@@ -203,7 +203,9 @@ def test_a_wrong_set_up_is_3(broker: Broker, rogue: Any, tmp_path: Path) -> None
     missing, plain = rogue(name="missing"), rogue(name="plain")
     (missing / "main.py").unlink()
     (plain / "main.py").chmod(0o644)
-    broken = rogue(name="broken", extra="[nonsense]\nx = 1")
+    broken = rogue(name="broken")
+    with (broken / "extension.toml").open("a") as manifest:
+        manifest.write("[nonsense]\nx = 1\n")
     for sub, path, text in (
         (call, missing, "does not exist"),
         (run, plain, "is not executable"),

@@ -2,52 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from broker import Host, Session
+from broker import Session
 from broker.extension import Extension
-from broker.host import Diagnostic, HostServices, HostSettings, Notice, Outcome
-from broker.testing import ManualClock, MemoryDriver
-from broker.testing.hosted import HostedExtension
-from broker.testing.plan import process_of
+from broker.host import Outcome
+from broker.testing import HostedExtension, MemorySession
 
 
 class World:
-    """One host, one session, a clock. ``add`` starts what it is given."""
+    """One session, and its tools called by whose they are. ``add`` starts what it is given."""
 
-    def __init__(self, settings: HostSettings | None = None, services: HostServices | None = None, **more: Any) -> None:
-        self.clock = ManualClock()
-        self.factories: dict[str, Any] = {}
-        self.driver = MemoryDriver(self.clock, self.factories)
+    def __init__(self, memory: MemorySession) -> None:
+        self.memory = memory
+        self.clock = memory.clock
+        self.driver = memory.host.driver
+        self.session: Session = memory.session
+        self.notices = memory.notices
+        self.diagnostics = memory.diagnostics
         self.frames: list[Any] = []
         self.driver.taps.append(self.frames.append)
-        self.host = Host(self.driver, settings=settings, clock=self.clock, services=services, **more)
-        self.session: Session = self.host.open_session("/workspace")
-        self.notices: list[Notice] = []
-        self.session.add_observer(self.notices.append)
 
     def add(self, thing: Any, **fields: Any) -> HostedExtension:
         """Start an extension; gives the newest process."""
-        started = self.begin(thing, **fields)
-        started.result()
-        return self.driver.spawned[-1]  # type: ignore[return-value]
+        self.memory.start(thing, **fields)
+        return self.memory.processes[-1]  # type: ignore[no-any-return]
 
     def begin(self, thing: Any, **fields: Any) -> Outcome[Any]:
         """Start an extension, whatever becomes of it."""
-        plan = process_of(thing, **fields)
-        self.factories[plan.member.name] = plan.make
-        started = self.session.add(plan.member).start()  # type: ignore[arg-type]
-        self.driver.run()
+        started = self.memory.add(thing, **fields).start()
+        self.memory.run()
         return started
 
     def call(self, app: Extension, tool: str, advance: int = 0, **arguments: Any) -> Any:
         """The result of a tool, after letting ``advance`` milliseconds pass."""
         outcome = self.begin_call(app, tool, **arguments)
         if advance:
-            self.driver.advance(advance)
+            self.memory.advance(advance)
         assert outcome.done, "the call is still open"
         return outcome.result()
 
@@ -57,31 +51,13 @@ class World:
 
     def begin_call(self, app: Extension, tool: str, **arguments: Any) -> Any:
         outcome = self.session.call(app.name, tool, arguments)
-        self.driver.run()
+        self.memory.run()
         return outcome
-
-    def diagnostics(self) -> list[str]:
-        """What the extensions wrote to stderr, and what the host has to say."""
-        return [notice.text for notice in self.notices if isinstance(notice, Diagnostic)]
-
-    def close(self) -> None:
-        """Close the host, however long that takes."""
-        closed = self.host.close()
-        self.driver.advance(60_000)
-        assert closed.done
 
 
 @pytest.fixture
-def make_world() -> Iterator[Callable[..., World]]:
-    made: list[World] = []
-
-    def make(**options: Any) -> World:
-        made.append(World(**options))
-        return made[-1]
-
-    yield make
-    for world in made:
-        world.close()
+def make_world(broker_open: Callable[..., MemorySession]) -> Callable[..., World]:
+    return lambda **options: World(broker_open(patience_ms=0, **options))
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ def test_commands(world: Any, app: Extension) -> None:
     assert contributed(world, app, lambda c: c.execute("hello", ["Ada"])).text == "hello, Ada"
     assert contributed(world, app, lambda c: c.execute("quiet")).text == ""
     result = contributed(world, app, lambda c: c.execute("whole"))
-    assert (result.text, result.context[0].label) == ("/workspace", "l")
+    assert (result.text, result.context[0].label) == (world.session.workspace, "l")
     with pytest.raises(Exception, match="text: must be a string, not an integer"):
         contributed(world, app, lambda c: c.execute("odd"))
 

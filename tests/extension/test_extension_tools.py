@@ -494,7 +494,7 @@ def test_the_context_tells_of_the_call(world: Any, app: Extension) -> None:
         return f"{context.host_context['workspace']} {context.request_id} {context.cancelled}"
 
     world.add(app)
-    assert world.text(app, "where") == "/workspace 2 False"
+    assert world.text(app, "where") == f"{world.session.workspace} 2 False"
 
 
 def test_an_unknown_tool_is_the_hosts_fault(world: Any, app: Extension) -> None:

@@ -14,15 +14,12 @@ OWNED = ("create", "fork", "switch", "reload", "compact", "wait_for_idle")
 
 
 class Plain(ScriptedFeatureExtension):
-    """Behaves well; its version is that of the environment of its process, or of the subclass."""
+    """Behaves well, in the version that it is asked for."""
 
-    api = ""
     tool_names: tuple[str, ...] = ("work",)
 
     def __init__(self) -> None:
-        super().__init__(
-            version=self.api or os.environ["OCTET_EXTENSION_API_VERSION"], tools=self.tool_names, text="done"
-        )
+        super().__init__(tools=self.tool_names, text="done")
         self.owner: Any = None
 
 

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import feature_scripts as play
 import pytest
+from feature_kit import add_feature, ask_host, start_feature
 
 from broker.errors import CancelledError, ExitedError, ExtensionError
 from broker.host import Health, HostSettings, Outcome
@@ -40,14 +42,14 @@ class Watch:
 
 
 @pytest.fixture
-def scene(open_world: Open, service: Any, play: Any) -> Callable[..., Any]:
+def scene(open_world: Open, service: Any) -> Callable[..., Any]:
     """A world with a bystander and an extension that is going to die."""
 
     def make(script: str, version: str, **options: Any) -> tuple[Any, Any, Any, Watch]:
         service.answers["confirm"] = Outcome
         world = open_world(service.bind("confirmations"), SETTINGS)
-        bystander = world.start_feature(play.Plain, version, name="bystander")
-        dying = world.add_feature(getattr(play, script), version, **options)
+        bystander = start_feature(world, play.Plain, version, name="bystander")
+        dying = add_feature(world, getattr(play, script), version, **options)
         return world, bystander, dying, Watch()
 
     return make
@@ -158,7 +160,7 @@ def test_at_shutdown(scene: Any, version: str, script: str) -> None:
 @pytest.mark.spec("octet.legacy.deaths")
 @pytest.mark.parametrize("version", ["0.2", "0.4"])
 def test_at_a_session_hook(scene: Any, version: str) -> None:
-    world, bystander, dying, watch = scene("DyingAtHook", version, more='hooks = ["session_start", "session_end"]')
+    world, bystander, dying, watch = scene("DyingAtHook", version, hooks=["session_start", "session_end"])
     world.settle(watch.add("start", dying.start()))
     check_whole(world, bystander, dying, watch, {"start"})
 
@@ -166,10 +168,10 @@ def test_at_a_session_hook(scene: Any, version: str) -> None:
 @pytest.mark.spec("octet.legacy.deaths", "octet.legacy.reload")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_candidate_that_dies_leaves_the_serving_generation_alone(
-    open_world: Open, play: Any, tmp_path: Path, version: str
+    open_world: Open, tmp_path: Path, version: str
 ) -> None:
     world = open_world(None, SETTINGS)
-    extension = world.add_feature(play.DyingAtInitialize, version)
+    extension = add_feature(world, play.DyingAtInitialize, version)
     mark = tmp_path / "died-at-initialize"
     mark.touch()
     world.settle(extension.start())
@@ -185,14 +187,14 @@ def test_a_candidate_that_dies_leaves_the_serving_generation_alone(
 @pytest.mark.spec("octet.legacy.deaths", "octet.process.restart-backoff")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_process_that_was_killed_is_replaced_and_owns_nothing_of_the_old_one(
-    open_world: Open, play: Any, service: Any, version: str
+    open_world: Open, service: Any, version: str
 ) -> None:
     service.answers["confirm"] = True
     world = open_world(service.bind("confirmations", "presentation"))
     world.session.random_below = lambda bound: 0
-    extension = world.start_feature(play.DyingAtCall, version)
+    extension = start_feature(world, play.DyingAtCall, version)
     with pytest.raises(ExitedError):
         world.settle(extension.call("work", {"ask": [QUESTION]}))
     world.until(lambda: extension.health is Health.READY)
-    assert world.ask(extension, QUESTION) == [{"confirmed": True}]
+    assert ask_host(world, extension, QUESTION) == [{"confirmed": True}]
     assert service.log[-1][1].generation == 2

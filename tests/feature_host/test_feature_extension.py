@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import feature_scripts as play
 import pytest
+from feature_kit import add_feature, ask_host, start_feature
 
 from broker.adapters.aio import AsyncHost
 from broker.errors import (
@@ -38,13 +40,13 @@ from broker.wire.octet.models import TextPart
 
 Open = Callable[..., Any]
 VERSIONS = ("0.1", "0.2", "0.4")
-EVERYTHING = """
-commands = ["go"]
-tool_renderers = ["work"]
-hooks = ["before_prompt"]
-context = true
-ui = ["status", "footer"]
-"""
+EVERYTHING: dict[str, Any] = {
+    "commands": ["go"],
+    "tool_renderers": ["work"],
+    "hooks": ["before_prompt"],
+    "context": True,
+    "ui": ["status", "footer"],
+}
 
 
 # -- start -------------------------------------------------------------------------------------------------------------
@@ -52,10 +54,10 @@ ui = ["status", "footer"]
 
 @pytest.mark.spec("octet.version.exact-selection", "octet.legacy.initialize", "octet.legacy.v01-frozen")
 @pytest.mark.parametrize("version", VERSIONS)
-def test_initialize_says_what_its_version_has(open_memory: Open, play: Any, version: str) -> None:
+def test_initialize_says_what_its_version_has(open_memory: Open, version: str) -> None:
     world = open_memory()
-    extension = world.start_feature(play.Plain, version)
-    request = world.script.received[0]
+    extension = start_feature(world, play.Plain, version)
+    request = world.processes[-1].received[0]
     assert (request["id"], request["method"], request["jsonrpc"]) == (1, "initialize", "2.0")
     params = request["params"]
     members = {"api_version", "octet_version", "extension", "workspace", "capabilities", "contributes", "host"}
@@ -65,7 +67,7 @@ def test_initialize_says_what_its_version_has(open_memory: Open, play: Any, vers
     assert params["extension"] == {
         "name": "tide",
         "version": "1.0.0",
-        "manifest_path": "/ext/tide/extension.toml",
+        "manifest_path": "/extensions/tide/extension.toml",
         "source": "explicit",
     }
     if version != "0.1":
@@ -76,13 +78,13 @@ def test_initialize_says_what_its_version_has(open_memory: Open, play: Any, vers
             "limits": {"max_concurrent_requests": 64},
         }
     assert isinstance(extension.generation, FeatureGeneration)
-    assert world.session.bus.statistics().peers == ()
+    assert world.bus.statistics().peers == ()
 
 
 @pytest.mark.spec("octet.version.no-retag", "octet.version.exact-selection")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_canonical_answer_on_this_wire_fails_the_start_and_the_bus_is_out_of_reach(
-    open_memory: Open, play: Any, version: str
+    open_memory: Open, version: str
 ) -> None:
     contract = {"schema": "octet.extension.api/0.3", "encoding": "octet-canonical-json-v1"}
 
@@ -93,22 +95,20 @@ def test_a_canonical_answer_on_this_wire_fails_the_start_and_the_bus_is_out_of_r
 
     world = open_memory()
     with pytest.raises(NegotiationError):
-        world.start_feature(Canonical, version)
+        start_feature(world, Canonical, version)
     assert world.session.extension("tide").health is Health.PARKED
-    asker = world.start_feature(play.Asker, version, name="asker")
-    world.session.attach("plugin").declare("bus.plugin.topic", [])
+    asker = start_feature(world, play.Asker, version, name="asker")
+    world.attach("plugin").declare("bus.plugin.topic", [])
     for method in ("bus/subscribe", "bus/publish", "theme/select", "providers/register"):
-        (got,) = world.ask(asker, [method, {"binding_id": "x", "topic": "bus.plugin.topic"}])
+        (got,) = ask_host(world, asker, [method, {"binding_id": "x", "topic": "bus.plugin.topic"}])
         assert got["code"] == -32601
 
 
 @pytest.mark.spec("octet.version.v01", "octet.version.v02", "octet.version.v04", "octet.version.reply-mismatch")
 @pytest.mark.parametrize("version", VERSIONS)
-def test_each_version_runs_and_an_answer_with_another_fails_the_start(
-    open_world: Open, play: Any, version: str
-) -> None:
+def test_each_version_runs_and_an_answer_with_another_fails_the_start(open_world: Open, version: str) -> None:
     world = open_world()
-    extension = world.start_feature(play.Plain, version)
+    extension = start_feature(world, play.Plain, version)
     result = world.settle(extension.call("work", {}))
     assert (result.content, result.is_error) == ((TextPart(text="done"),), False)
     world.settle(extension.stop())
@@ -117,14 +117,14 @@ def test_each_version_runs_and_an_answer_with_another_fails_the_start(
 
 @pytest.mark.spec("octet.version.reply-mismatch")
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_answer_with_another_version_ends_the_process(open_memory: Open, play: Any, version: str) -> None:
+def test_an_answer_with_another_version_ends_the_process(open_memory: Open, version: str) -> None:
     class Other(play.Plain):  # type: ignore[misc,name-defined]
         def agreement(self, params: Any) -> Any:
             return {**super().agreement(params), "api_version": "0.2" if version != "0.2" else "0.4"}
 
     world = open_memory()
     with pytest.raises(NegotiationError) as caught:
-        world.start_feature(Other, version)
+        start_feature(world, Other, version)
     assert caught.value.name == "version_mismatch"
     assert [status for _, status, _ in world.exits()] == [-9]
 
@@ -177,18 +177,16 @@ def test_0_2_answers_with_parts_structured_content_and_metadata() -> None:
 
 @pytest.mark.spec("octet.legacy.tool-result", "octet.legacy.context")
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_bad_result_fails_its_call_and_the_context_says_who_owns_what(
-    open_memory: Open, play: Any, version: str
-) -> None:
+def test_a_bad_result_fails_its_call_and_the_context_says_who_owns_what(open_memory: Open, version: str) -> None:
     class Bad(play.Plain):  # type: ignore[misc,name-defined]
         def default_result(self, method: str) -> Any:
             return {"content": 7, "is_error": False}
 
     world = open_memory()
-    extension = world.start_feature(Bad, version)
+    extension = start_feature(world, Bad, version)
     with pytest.raises(ResultError):
         world.settle(extension.call("work", {"depth": 0.5}))
-    params = world.script.received[-1]["params"]
+    params = world.processes[-1].received[-1]["params"]
     assert (params["name"], params["arguments"]) == ("work", {"depth": 0.5})
     assert params["context"].get("resource_owner") == (
         None
@@ -205,35 +203,35 @@ def test_a_bad_result_fails_its_call_and_the_context_says_who_owns_what(
 @pytest.mark.spec("octet.legacy.cancel", "octet.legacy.no-cancel-v01")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_call_that_times_out_is_cancelled_and_no_answer_in_two_seconds_ends_the_process(
-    open_memory: Open, play: Any, version: str
+    open_memory: Open, version: str
 ) -> None:
     world = open_memory()
-    extension = world.start_feature(play.Mute, version)
+    extension = start_feature(world, play.Mute, version)
     call = extension.call("work", {}, timeout_ms=500)
-    world.driver.advance(500)
+    world.advance(500)
     with pytest.raises(TimedOutError):
         call.result()
-    cancels = [m for m in world.script.received if m.get("method") == "$/cancelRequest"]
+    cancels = [m for m in world.processes[-1].received if m.get("method") == "$/cancelRequest"]
     assert [m["params"] for m in cancels] == ([] if version == "0.1" else [{"id": 2, "reason": "timeout"}])
-    world.driver.advance(1_999)
+    world.advance(1_999)
     assert extension.health is Health.READY
-    world.driver.advance(1)
+    world.advance(1)
     assert world.exits()[0][:2] == (1, -9)
-    world.driver.advance(500)
+    world.advance(500)
     assert extension.generation.number == 2
 
 
-def test_a_host_may_add_to_the_context(open_memory: Open, service: Any, play: Any) -> None:
+def test_a_host_may_add_to_the_context(open_memory: Open, service: Any) -> None:
     services = service.bind(host_context=lambda origin: {"model": "m1", "models": [origin.extension]})
     world = open_memory(services)
-    world.settle(world.start_feature(play.Plain, "0.4").call("work", {}))
-    host = world.script.received[-1]["params"]["context"]["host"]
+    world.settle(start_feature(world, play.Plain, "0.4").call("work", {}))
+    host = world.processes[-1].received[-1]["params"]["context"]["host"]
     assert (host["model"], host["models"]) == ("m1", ["tide"])
 
 
-def test_a_host_that_fails_to_add_to_the_context_fails_no_call(open_memory: Open, service: Any, play: Any) -> None:
+def test_a_host_that_fails_to_add_to_the_context_fails_no_call(open_memory: Open, service: Any) -> None:
     world = open_memory(service.bind(host_context=lambda origin: 1 / 0))  # type: ignore[arg-type,return-value]
-    assert world.settle(world.start_feature(play.Plain, "0.4").call("work", {})).is_error is False
+    assert world.settle(start_feature(world, play.Plain, "0.4").call("work", {})).is_error is False
     assert any("ZeroDivisionError" in text for text in world.diagnostics())
 
 
@@ -242,10 +240,10 @@ def test_a_host_that_fails_to_add_to_the_context_fails_no_call(open_memory: Open
 
 @pytest.mark.spec("octet.legacy.command", "octet.legacy.hooks", "octet.legacy.collect", "octet.legacy.render")
 @pytest.mark.parametrize("version", VERSIONS)
-def test_commands_hooks_collections_and_rendering(open_world: Open, play: Any, version: str) -> None:
+def test_commands_hooks_collections_and_rendering(open_world: Open, version: str) -> None:
     world = open_world()
-    more = EVERYTHING + ("menu = true\n" if version != "0.1" else "")
-    extension = world.start_feature(play.Contributor, version, more=more)
+    more = EVERYTHING if version == "0.1" else {**EVERYTHING, "menu": True}
+    extension = start_feature(world, play.Contributor, version, **more)
     of = extension.contributions
     assert [command.name for command in of.commands] == ["go"]
     went = world.settle(of.execute("go", ["north"]))
@@ -267,9 +265,9 @@ def test_commands_hooks_collections_and_rendering(open_world: Open, play: Any, v
 
 
 @pytest.mark.spec("octet.legacy.command", "octet.legacy.hooks", "octet.legacy.collect", "octet.legacy.render")
-def test_what_was_not_declared_is_not_asked_for(open_memory: Open, play: Any) -> None:
+def test_what_was_not_declared_is_not_asked_for(open_memory: Open) -> None:
     world = open_memory()
-    of = world.start_feature(play.Plain, "0.4", more="ui = []").contributions
+    of = start_feature(world, play.Plain, "0.4", ui=[]).contributions
     for ask, error in (
         (lambda: of.execute("go"), InvalidParamsError),
         (lambda: of.run_hook("before_prompt", {}), InvalidParamsError),
@@ -282,16 +280,16 @@ def test_what_was_not_declared_is_not_asked_for(open_memory: Open, play: Any) ->
     ):
         with pytest.raises(error):
             ask()
-    assert [m["method"] for m in world.script.received] == ["initialize"]
+    assert [m["method"] for m in world.processes[-1].received] == ["initialize"]
     stopped = world.session.extension("tide")
     world.settle(stopped.stop())
     with pytest.raises(ExtensionError, match="does not serve"):
         of.execute("go")
 
 
-def test_arguments_of_a_command_are_strings(open_memory: Open, play: Any) -> None:
+def test_arguments_of_a_command_are_strings(open_memory: Open) -> None:
     world = open_memory()
-    of = world.start_feature(play.Contributor, "0.2", more=EVERYTHING).contributions
+    of = start_feature(world, play.Contributor, "0.2", **EVERYTHING).contributions
     wrong: Any
     for wrong in ("north", [1], [None], None, 5, iter(["north"])):
         with pytest.raises(InvalidParamsError, match="a list or tuple of strings"):
@@ -310,13 +308,13 @@ def test_arguments_of_a_command_are_strings(open_memory: Open, play: Any) -> Non
         lambda of, wrong: of.tell("turn/started", wrong),
     ],
 )
-def test_what_is_asked_has_its_types(open_memory: Open, play: Any, ask: Any, wrong: Any) -> None:
+def test_what_is_asked_has_its_types(open_memory: Open, ask: Any, wrong: Any) -> None:
     world = open_memory()
-    of = world.start_feature(play.Contributor, "0.2", more=EVERYTHING).contributions
+    of = start_feature(world, play.Contributor, "0.2", **EVERYTHING).contributions
     with pytest.raises(InvalidParamsError) as caught:
         ask(of, wrong)
     assert caught.value.extension == "tide"
-    assert {m["method"] for m in world.script.received if "method" in m} == {"initialize"}
+    assert {m["method"] for m in world.processes[-1].received if "method" in m} == {"initialize"}
 
 
 @pytest.mark.spec("octet.legacy.collect", "octet.legacy.hooks", "octet.legacy.command")
@@ -372,42 +370,38 @@ def test_a_menu_has_256_items_four_levels_and_256_kib() -> None:
 
 
 @pytest.mark.spec("octet.legacy.menu")
-def test_a_menu_has_five_seconds(open_memory: Open, play: Any) -> None:
+def test_a_menu_has_five_seconds(open_memory: Open) -> None:
     world = open_memory()
-    of = world.start_feature(
-        play.Mute, "0.4", more='commands = []\ntool_renderers = ["work"]\nhooks = []'
-    ).contributions
+    of = start_feature(world, play.Mute, "0.4", commands=[], tool_renderers=["work"], hooks=[]).contributions
     with pytest.raises(CapabilityMismatchError):
         of.collect_menu()
-    extension = world.start_feature(play.Menus, "0.4", name="menus", more='commands = ["go"]\nmenu = true')
+    extension = start_feature(world, play.Menus, "0.4", name="menus", commands=["go"], menu=True)
     request = extension.contributions.collect_menu()
-    world.driver.advance(4_999)
+    world.advance(4_999)
     assert not request.done
-    world.driver.advance(1)
+    world.advance(1)
     with pytest.raises(TimedOutError):
         request.result()
 
 
-def test_a_request_can_be_cancelled(open_memory: Open, play: Any) -> None:
+def test_a_request_can_be_cancelled(open_memory: Open) -> None:
     world = open_memory()
-    of = world.start_feature(play.Menus, "0.2", more='commands = ["go"]\nmenu = true').contributions
+    of = start_feature(world, play.Menus, "0.2", commands=["go"], menu=True).contributions
     request = of.execute("go")
-    world.driver.run()
+    world.run()
     request.cancel()
     request.cancel()
-    world.driver.run()
+    world.run()
     with pytest.raises(CancelledError):
         request.result()
-    assert [m["params"] for m in world.script.received if m.get("method") == "$/cancelRequest"] == [
-        {"id": 2, "reason": "user"}
-    ]
+    assert world.processes[-1].params_of("$/cancelRequest") == [{"id": 2, "reason": "user"}]
 
 
 @pytest.mark.spec("octet.legacy.hooks", "octet.legacy.v04-features")
-def test_hooks_of_0_4_need_their_features_and_may_say_more(open_memory: Open, play: Any, service: Any) -> None:
-    hooks = 'hooks = ["compaction_strategy", "before_provider_request", "model_turn_start"]'
+def test_hooks_of_0_4_need_their_features_and_may_say_more(open_memory: Open, service: Any) -> None:
+    hooks = ["compaction_strategy", "before_provider_request", "model_turn_start"]
     world = open_memory(service.bind(honoured={"compaction_strategy"}))
-    of = world.start_feature(play.Hooked, "0.4", more=hooks).contributions
+    of = start_feature(world, play.Hooked, "0.4", hooks=hooks).contributions
     result = world.settle(of.run_hook("compaction_strategy", {}))
     assert result.extra == {"strategy": "keep", "ratio": 0.5}
     with pytest.raises(CapabilityMismatchError, match="needs pipeline_hooks_v1"):
@@ -419,23 +413,23 @@ def test_hooks_of_0_4_need_their_features_and_may_say_more(open_memory: Open, pl
 
 
 @pytest.mark.spec("octet.legacy.lifecycle-events")
-def test_lifecycle_events_are_told_best_effort(open_memory: Open, play: Any, service: Any) -> None:
+def test_lifecycle_events_are_told_best_effort(open_memory: Open, service: Any) -> None:
     world = open_memory(service.bind(honoured={"lifecycle_events", "lifecycle_events_v2"}))
-    of = world.start_feature(play.Plain, "0.2").contributions
+    of = start_feature(world, play.Plain, "0.2").contributions
     assert [of.tell(event, {"n": 1}) for event in (*LIFECYCLE_EVENTS, "dialog/opened")] == [True] * 7
-    world.driver.run()
-    assert [m["method"] for m in world.script.received[1:]] == [*LIFECYCLE_EVENTS, "dialog/opened"]
+    world.run()
+    assert [m["method"] for m in world.processes[-1].received[1:]] == [*LIFECYCLE_EVENTS, "dialog/opened"]
 
 
-def test_a_resource_is_disposed_of(open_memory: Open, play: Any, service: Any) -> None:
+def test_a_resource_is_disposed_of(open_memory: Open, service: Any) -> None:
     world = open_memory(service.bind("resources"))
-    of = world.start_feature(play.Plain, "0.4").contributions
+    of = start_feature(world, play.Plain, "0.4").contributions
     world.settle(of.dispose_resource({"resource_id": "r1"}))
-    assert world.script.received[-1]["params"] == {"resource_id": "r1"}
+    assert world.processes[-1].received[-1]["params"] == {"resource_id": "r1"}
 
 
 @pytest.mark.spec("octet.legacy.free-text-errors")
-def test_an_error_of_the_extension_keeps_its_code_and_text(open_memory: Open, play: Any) -> None:
+def test_an_error_of_the_extension_keeps_its_code_and_text(open_memory: Open) -> None:
     class Failing(play.Plain):  # type: ignore[misc,name-defined]
         def on_message(self, message: Any) -> None:
             if message.get("method") == "tool/call":
@@ -444,7 +438,7 @@ def test_an_error_of_the_extension_keeps_its_code_and_text(open_memory: Open, pl
                 super().on_message(message)
 
     world = open_memory()
-    call = world.start_feature(Failing, "0.1").call("work", {})
+    call = start_feature(world, Failing, "0.1").call("work", {})
     with pytest.raises(RemoteError) as caught:
         world.settle(call)
     assert (caught.value.rpc_code, caught.value.rpc_message) == (42, "too deep")
@@ -456,12 +450,12 @@ def test_an_error_of_the_extension_keeps_its_code_and_text(open_memory: Open, pl
 @pytest.mark.spec("octet.legacy.session-hooks")
 @pytest.mark.parametrize("version", ["0.2", "0.4"])
 @pytest.mark.parametrize("declared", [["session_start"], ["session_end"], ["session_start", "session_end"]])
-def test_either_session_hook_is_run_alone(open_memory: Open, play: Any, version: str, declared: list[str]) -> None:
+def test_either_session_hook_is_run_alone(open_memory: Open, version: str, declared: list[str]) -> None:
     world = open_memory()
-    extension = world.start_feature(play.Plain, version, more=f"hooks = {declared}")
-    world.driver.run()
+    extension = start_feature(world, play.Plain, version, hooks=declared)
+    world.run()
     world.settle(extension.stop())
-    hooks = [m["params"] for m in world.script.received if m.get("method") == "hook/run"]
+    hooks = world.processes[-1].params_of("hook/run")
     assert [hook["hook"] for hook in hooks] == declared
     binding = {
         "session_id": world.session.session_id,
@@ -469,21 +463,21 @@ def test_either_session_hook_is_run_alone(open_memory: Open, play: Any, version:
         "process_generation": 1,
     }
     assert all(hook["payload"]["binding"] == binding and "context" in hook for hook in hooks)
-    assert [m.get("method") for m in world.script.received][-1] == "shutdown"
+    assert [m.get("method") for m in world.processes[-1].received][-1] == "shutdown"
 
 
 @pytest.mark.spec("octet.legacy.session-hooks")
-def test_a_denied_session_hook_is_recorded_and_not_obeyed(open_memory: Open, play: Any) -> None:
+def test_a_denied_session_hook_is_recorded_and_not_obeyed(open_memory: Open) -> None:
     world = open_memory()
-    extension = world.start_feature(play.Contributor, "0.2", more='commands = ["go"]\nhooks = ["session_start"]')
-    world.driver.run()
+    extension = start_feature(world, play.Contributor, "0.2", commands=["go"], hooks=["session_start"])
+    world.run()
     assert "session_start: deny is recorded, not obeyed: no" in world.diagnostics()
     assert extension.health is Health.READY
 
 
 @pytest.mark.spec("octet.legacy.shutdown")
 @pytest.mark.parametrize(("answer", "how"), [({}, "stopped"), ({"terminal": "shutdown"}, "without acknowledging")])
-def test_shutdown_is_answered_with_an_empty_object(open_memory: Open, play: Any, answer: Any, how: str) -> None:
+def test_shutdown_is_answered_with_an_empty_object(open_memory: Open, answer: Any, how: str) -> None:
     class Ending(play.Plain):  # type: ignore[misc,name-defined]
         def on_message(self, message: Any) -> None:
             if message.get("method") == "shutdown":
@@ -493,16 +487,16 @@ def test_shutdown_is_answered_with_an_empty_object(open_memory: Open, play: Any,
                 super().on_message(message)
 
     world = open_memory()
-    extension = world.start_feature(Ending, "0.4")
-    world.settle_by_time(extension.stop())
+    extension = start_feature(world, Ending, "0.4")
+    world.settle(extension.stop(), within_ms=60_000)
     assert how in world.exits()[0][2]
 
 
 @pytest.mark.spec("octet.legacy.reload", "octet.legacy.owner")
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_reload_starts_the_next_generation_of_the_same_version(open_world: Open, play: Any, version: str) -> None:
+def test_a_reload_starts_the_next_generation_of_the_same_version(open_world: Open, version: str) -> None:
     world = open_world()
-    extension = world.start_feature(play.Plain, version)
+    extension = start_feature(world, play.Plain, version)
     instance = extension.instance_id
     world.settle(extension.reload())
     world.until(lambda: len(world.exits()) == 1)
@@ -511,11 +505,11 @@ def test_a_reload_starts_the_next_generation_of_the_same_version(open_world: Ope
 
 
 @pytest.mark.spec("octet.version.exact-selection")
-def test_a_reload_never_changes_the_version(open_memory: Open, play: Any) -> None:
+def test_a_reload_never_changes_the_version(open_memory: Open) -> None:
     from attrs import evolve
 
     world = open_memory()
-    extension = world.start_feature(play.Plain, "0.2")
+    extension = start_feature(world, play.Plain, "0.2")
     for other in ("0.1", "0.3", "0.4"):
         with pytest.raises(SetupError, match="must keep"):
             extension.reload(evolve(extension.manifest, api_version=other))
@@ -525,42 +519,42 @@ def test_a_reload_never_changes_the_version(open_memory: Open, play: Any) -> Non
 
 
 @pytest.mark.spec("octet.legacy.presentation")
-def test_snapshots_are_slowed_down_and_the_last_one_wins(open_memory: Open, service: Any, play: Any) -> None:
+def test_snapshots_are_slowed_down_and_the_last_one_wins(open_memory: Open, service: Any) -> None:
     world = open_memory(service.bind("presentation"))
-    teller = world.start_feature(play.Teller, "0.2")
+    teller = start_feature(world, play.Teller, "0.2")
     updates = [["presentation/update", {"snapshot": {"n": n}, "resource_owner": "own"}] for n in range(40)]
     world.settle(teller.call("work", {"tell": updates}))
     shown = [entry[2]["n"] for entry in service.log]
     assert shown == list(range(32))
-    world.driver.advance(999)
+    world.advance(999)
     assert len(service.log) == 32
-    world.driver.advance(1)
+    world.advance(1)
     assert [entry[2]["n"] for entry in service.log][32:] == [39]
     world.settle(teller.stop())
     assert service.log[-1] == ("withdraw", False)
 
 
 @pytest.mark.spec("octet.legacy.presentation")
-def test_what_was_shown_for_a_request_goes_with_it(open_memory: Open, service: Any, play: Any) -> None:
+def test_what_was_shown_for_a_request_goes_with_it(open_memory: Open, service: Any) -> None:
     world = open_memory(service.bind("presentation"))
-    teller = world.start_feature(play.Teller, "0.4")
+    teller = start_feature(world, play.Teller, "0.4")
     tell = [["presentation/update", {"snapshot": {"a": 1}, "parent_request_id": "call"}]]
     call = teller.call("work", {"tell": tell, "stay": True})
-    world.driver.run()
+    world.run()
     assert service.log == [("show", True, {"a": 1})]
     call.cancel("user")
-    world.driver.run()
+    world.run()
     assert service.log[-1] == ("withdraw", True)
 
 
 @pytest.mark.spec("octet.legacy.presentation")
-def test_what_still_waits_to_be_shown_for_a_request_goes_with_it(open_memory: Open, service: Any, play: Any) -> None:
+def test_what_still_waits_to_be_shown_for_a_request_goes_with_it(open_memory: Open, service: Any) -> None:
     world = open_memory(service.bind("presentation"))
-    teller = world.start_feature(play.Teller, "0.4")
+    teller = start_feature(world, play.Teller, "0.4")
     owned = [["presentation/update", {"snapshot": {"n": n}, "resource_owner": "own"}] for n in range(32)]
     late = [["presentation/update", {"snapshot": {"late": 1}, "parent_request_id": "call"}]]
     world.settle(teller.call("work", {"tell": owned + late}))
-    world.driver.advance(5_000)
+    world.advance(5_000)
     assert [entry[2] for entry in service.log] == [{"n": n} for n in range(32)]
 
 
@@ -583,11 +577,9 @@ def test_a_snapshot_keeps_its_counts_at_any_depth(name: str, maximum: int, limit
 
 
 @pytest.mark.spec("octet.legacy.presentation")
-def test_a_snapshot_over_a_bound_is_dropped_and_a_failing_sink_harms_nobody(
-    open_memory: Open, service: Any, play: Any
-) -> None:
+def test_a_snapshot_over_a_bound_is_dropped_and_a_failing_sink_harms_nobody(open_memory: Open, service: Any) -> None:
     world = open_memory(service.bind("presentation", "context", "progress"))
-    teller = world.start_feature(play.Teller, "0.2")
+    teller = start_feature(world, play.Teller, "0.2")
     item = {"contribution": {"label": "a", "content": "b", "placement": "c"}}
     service.answers["contribute"] = RuntimeError("sink")
     tell = [
@@ -603,9 +595,9 @@ def test_a_snapshot_over_a_bound_is_dropped_and_a_failing_sink_harms_nobody(
 
 @pytest.mark.spec("octet.legacy.undeclared-contribution")
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_undeclared_contribution_ends_the_process_and_the_call(open_world: Open, play: Any, version: str) -> None:
+def test_an_undeclared_contribution_ends_the_process_and_the_call(open_world: Open, version: str) -> None:
     world = open_world()
-    teller = world.start_feature(play.Teller, version, more="ui = []")
+    teller = start_feature(world, play.Teller, version, ui=[])
     with pytest.raises(ExtensionError, match="does not declare notifications"):
         world.settle(teller.call("work", {"tell": [["notification", {"level": "x", "message": "y"}]], "stay": True}))
     world.until(lambda: len(world.exits()) == 1)
@@ -616,16 +608,16 @@ def test_an_undeclared_contribution_ends_the_process_and_the_call(open_world: Op
 
 @pytest.mark.spec("octet.legacy.initialize")
 @pytest.mark.parametrize("version", ["0.2", "0.4"])
-def test_flags_are_given_with_their_defaults_and_what_the_host_set(open_memory: Open, play: Any, version: str) -> None:
+def test_flags_are_given_with_their_defaults_and_what_the_host_set(open_memory: Open, version: str) -> None:
     world = open_memory()
-    station = '{name = "station", type = "string", default = "north"}'
-    flags = f'flags = [{station}, {{name = "deep", type = "boolean", default = false}}]'
-    extension = world.add_feature(play.Plain, version, more=flags)
+    station = {"name": "station", "type": "string", "default": "north"}
+    flags = [station, {"name": "deep", "type": "boolean", "default": False}]
+    extension = add_feature(world, play.Plain, version, contributes={"flags": flags})
     assert extension.flags == {}
     world.session.remove("tide")
     extension = world.session.add(extension.manifest, flags={"deep": True})
     world.settle(extension.start())
-    assert world.script.received[0]["params"]["flag_values"] == [
+    assert world.processes[-1].received[0]["params"]["flag_values"] == [
         {"name": "deep", "value": True},
         {"name": "station", "value": "north"},
     ]
@@ -648,7 +640,7 @@ def test_a_task_that_waits_for_a_contribution_can_be_cancelled(tmp_path: Path, r
         "print('told', file=sys.stderr, flush=True)\n"
         "send(id=receive()['id'], result={})\n"
     )
-    path = rogue(body, api_version="0.4", tools=(), extra='commands = ["go"]')
+    path = rogue(body, api_version="0.4", tools=(), commands=["go"])
 
     async def main() -> None:
         async with AsyncHost() as host:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import feature_scripts as play
 import pytest
+from feature_kit import ask_host, start_feature
 
 from broker.host import CatalogueChanged, Diagnostic
 from broker.wire.feature.features import FEATURES, SERVICES
@@ -79,13 +81,13 @@ def test_the_matrix_has_every_service() -> None:
 @pytest.mark.spec("octet.legacy.services", "octet.legacy.methods", "octet.legacy.offered-when-bound")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_request_is_served_by_the_service_that_is_bound_and_refused_without_one(
-    open_world: Callable[..., Any], service: Any, play: Any, version: str
+    open_world: Callable[..., Any], service: Any, version: str
 ) -> None:
     bound = open_world(service.bind(*SERVICES))
-    asker = bound.start_feature(play.Asker, version)
+    asker = start_feature(bound, play.Asker, version)
     for name, method, fields, answer, asked in ASKED:
         del service.log[:]
-        (got,) = bound.ask(asker, [method, fields])
+        (got,) = ask_host(bound, asker, [method, fields])
         if find_method(version, method) is None:
             assert (got["code"], got["data"]["reason"], service.log) == (-32601, "unsupported_feature", []), method
             continue
@@ -99,10 +101,10 @@ def test_every_request_is_served_by_the_service_that_is_bound_and_refused_withou
             assert (got["revision"], [tool["name"] for tool in got["tools"]]) == (1, ["work", "later"])
             assert [tool.name for tool in asker.tools] == ["work", "later"]
     bare = open_world()
-    asker = bare.start_feature(play.Asker, version)
+    asker = start_feature(bare, play.Asker, version)
     assert asker.contributions.features <= {"request_cancellation", "content_parts"}
     for name, method, fields, _, _ in ASKED:
-        (got,) = bare.ask(asker, [method, fields])
+        (got,) = ask_host(bare, asker, [method, fields])
         row = find_method(version, method)
         if row is None:
             expected = (-32601, "unsupported_feature")
@@ -117,10 +119,10 @@ def test_every_request_is_served_by_the_service_that_is_bound_and_refused_withou
 @pytest.mark.spec("octet.legacy.services", "octet.legacy.offered-when-bound")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_notification_reaches_the_service_that_is_bound(
-    open_world: Callable[..., Any], service: Any, play: Any, version: str
+    open_world: Callable[..., Any], service: Any, version: str
 ) -> None:
     bound = open_world(service.bind(*SERVICES))
-    teller = bound.start_feature(play.Teller, version)
+    teller = start_feature(bound, play.Teller, version)
     for _, method, fields, told in TOLD:
         del service.log[:]
         bound.settle(teller.call("work", {"tell": [[method, fields]]}))
@@ -129,7 +131,7 @@ def test_every_notification_reaches_the_service_that_is_bound(
         else:
             assert told in service.log, method
     bare = open_world()
-    teller = bare.start_feature(play.Teller, version)
+    teller = start_feature(bare, play.Teller, version)
     for _, method, fields, _ in TOLD:
         bare.settle(teller.call("work", {"tell": [[method, fields]]}))
     notifications = [n.text for n in bare.notices if isinstance(n, Diagnostic) and n.source == "notification"]
@@ -140,32 +142,32 @@ def test_every_notification_reaches_the_service_that_is_bound(
 @pytest.mark.spec("octet.legacy.offered-when-bound")
 @pytest.mark.parametrize("service_name", sorted(SERVICES))
 def test_a_host_with_one_service_offers_its_features_and_no_others(
-    open_memory: Callable[..., Any], service: Any, play: Any, service_name: str
+    open_memory: Callable[..., Any], service: Any, service_name: str
 ) -> None:
     world = open_memory(service.bind(service_name))
-    extension = world.start_feature(play.Plain, "0.4")
+    extension = start_feature(world, play.Plain, "0.4")
     rows = [row for row in FEATURES.values() if row.service == service_name or row.required]
     assert extension.contributions.features == {row.name for row in rows}
-    offer = world.script.received[0]["params"]["protocol"]
+    offer = world.processes[-1].received[0]["params"]["protocol"]
     assert set(offer["optional_features"]) == {row.name for row in rows if not row.required}
 
 
 @pytest.mark.spec("octet.legacy.offered-when-bound")
 def test_features_without_a_method_are_offered_when_the_host_honours_them(
-    open_memory: Callable[..., Any], service: Any, play: Any
+    open_memory: Callable[..., Any], service: Any
 ) -> None:
     services = service.bind("agents", honoured={"semantic_ui", "system_prompt_read"}, withheld={"agent_sessions"})
     world = open_memory(services)
-    extension = world.start_feature(play.Plain, "0.4")
+    extension = start_feature(world, play.Plain, "0.4")
     assert extension.contributions.features == {"request_cancellation", "content_parts", "semantic_ui"}
 
 
 @pytest.mark.spec("octet.legacy.dynamic-tools")
-def test_a_change_of_tools_is_announced(open_world: Callable[..., Any], service: Any, play: Any) -> None:
+def test_a_change_of_tools_is_announced(open_world: Callable[..., Any], service: Any) -> None:
     world = open_world(service.bind("dynamic_tools"))
-    asker = world.start_feature(play.Asker, "0.2")
-    world.ask(asker, ["tools/register", {"tools": [TOOL]}])
-    world.ask(asker, ["tools/unregister", {"names": ["later"]}])
+    asker = start_feature(world, play.Asker, "0.2")
+    ask_host(world, asker, ["tools/register", {"tools": [TOOL]}])
+    ask_host(world, asker, ["tools/unregister", {"names": ["later"]}])
     assert [notice for notice in world.notices if isinstance(notice, CatalogueChanged)] == [
         CatalogueChanged("tide", 1, 1, ("work", "later")),
         CatalogueChanged("tide", 1, 2, ("work",)),

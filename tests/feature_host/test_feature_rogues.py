@@ -13,6 +13,7 @@ import pytest
 from broker.adapters.aio import AsyncHost, AsyncSession
 from broker.errors import BrokerError, ExitedError, ExtensionError, ProtocolError, TimedOutError
 from broker.host import Diagnostic, Exited, FeatureServices, Health, HostSettings
+from broker.testing import ProcessSession
 
 pytestmark = pytest.mark.timeout(60)
 VERSIONS = ("0.1", "0.2", "0.4")
@@ -61,6 +62,17 @@ def play(tmp_path: Path) -> Callable[..., Any]:
         return asyncio.run(asyncio.wait_for(main(), 30))
 
     return run
+
+
+@pytest.fixture
+def opened(broker_processes: Callable[..., ProcessSession]) -> Callable[..., ProcessSession]:
+    """Opens sessions over real processes whose host has these settings."""
+    return lambda **settings: broker_processes(settings=HostSettings(restart=False, **settings))
+
+
+@pytest.fixture
+def session(opened: Callable[..., ProcessSession]) -> ProcessSession:
+    return opened()
 
 
 @pytest.fixture(params=VERSIONS)
@@ -116,16 +128,12 @@ def test_a_bad_start_fails_and_leaves_no_process(play: Any, write: Any, body: st
         "signal.signal(signal.SIGTERM, signal.SIG_IGN); begin(); loop(done)",
     ],
 )
-def test_what_is_odd_but_harmless_works(play: Any, write: Any, body: str) -> None:
+def test_what_is_odd_but_harmless_works(session: Any, write: Any, body: str) -> None:
     path = write(body)
-
-    async def scene(session: AsyncSession, notices: list[Any]) -> None:
-        extension = await session.start(path)
-        for _ in range(2):
-            assert (await session.call("rogue", "work", {}, timeout=10)).content[0].text == "fine"
-        assert extension.health is Health.READY
-
-    play(scene)
+    extension = session.start(path)
+    for _ in range(2):
+        assert session.call("rogue", "work", {}, timeout_ms=10_000).content[0].text == "fine"
+    assert extension.health is Health.READY
 
 
 @pytest.mark.spec("octet.legacy.bad-line", "octet.legacy.dropped-notifications")
@@ -142,60 +150,43 @@ def test_what_is_odd_but_harmless_works(play: Any, write: Any, body: str) -> Non
         "os.close(1)",
     ],
 )
-def test_a_break_while_calls_are_open_ends_every_one_of_them(play: Any, write: Any, act: str) -> None:
-    path = write(f"begin(); loop(lambda m: {act} if m['params']['arguments'].get('go') else None)")
-
-    async def scene(session: AsyncSession, notices: list[Any]) -> None:
-        await session.start(path)
-        first = asyncio.ensure_future(session.call("rogue", "work", {"go": True}, timeout=20))
-        others = [asyncio.ensure_future(session.call("rogue", "work", {}, timeout=20)) for _ in range(3)]
-        before = time.monotonic()
-        done = await asyncio.gather(first, *others, return_exceptions=True)
-        assert time.monotonic() - before < 5
-        assert all(isinstance(error, ExtensionError) for error in done)
-        with pytest.raises(ExtensionError):
-            await session.call("rogue", "work", {})
-
-    play(scene)
+def test_a_break_while_calls_are_open_ends_every_one_of_them(session: Any, write: Any, act: str) -> None:
+    session.start(write(f"begin(); loop(lambda m: {act} if m['params']['arguments'].get('go') else None)"))
+    calls = [session.begin("rogue", "work", given, timeout_ms=20_000) for given in ({"go": True}, {}, {}, {})]
+    before = time.monotonic()
+    session.until(lambda: all(call.done for call in calls))
+    assert time.monotonic() - before < 5
+    assert all(isinstance(call.error, ExtensionError) for call in calls)
+    with pytest.raises(ExtensionError):
+        session.call("rogue", "work")
 
 
 @pytest.mark.spec("octet.legacy.writer-full")
-def test_a_process_that_asks_and_never_reads_is_ended(play: Any, write: Any) -> None:
+def test_a_process_that_asks_and_never_reads_is_ended(session: Any, write: Any) -> None:
     # Each refusal is long enough that no pipe holds all of them.
     path = write(
         "begin(); receive()\n"
         "for n in range(5_000): send(id=n, method='nowhere/' + 'x' * 100, params={})\n"
         "time.sleep(1000)"
     )
-
-    async def scene(session: AsyncSession, notices: list[Any]) -> None:
-        await session.start(path)
-        with pytest.raises(ProtocolError) as caught:
-            await session.call("rogue", "work", {}, timeout=20)
-        assert caught.value.limit == "MAX_WRITER_FRAMES"
-
-    play(scene)
+    session.start(path)
+    with pytest.raises(ProtocolError) as caught:
+        session.call("rogue", "work", {}, timeout_ms=20_000)
+    assert caught.value.limit == "MAX_WRITER_FRAMES"
 
 
 @pytest.mark.spec("octet.legacy.cancel")
-def test_a_process_that_ignores_cancels_is_ended(play: Any, write: Any) -> None:
-    path = write("begin(); loop(lambda m: None)")
-
-    async def scene(session: AsyncSession, notices: list[Any]) -> None:
-        await session.start(path)
-        with pytest.raises(TimedOutError):
-            await session.call("rogue", "work", {}, timeout=0.05)
-        ended = asyncio.Event()
-        session.add_observer(lambda notice: ended.set() if isinstance(notice, Exited) else None)
-        if not any(isinstance(notice, Exited) for notice in notices):
-            await asyncio.wait_for(ended.wait(), 10)
-        assert "no answer to the cancelled tool/call" in next(n.reason for n in notices if isinstance(n, Exited))
-
-    play(scene, cancel_grace_ms=100)
+def test_a_process_that_ignores_cancels_is_ended(opened: Any, write: Any) -> None:
+    session = opened(cancel_grace_ms=100)
+    session.start(write("begin(); loop(lambda m: None)"))
+    with pytest.raises(TimedOutError):
+        session.call("rogue", "work", {}, timeout_ms=50)
+    session.until(session.exits)
+    assert "no answer to the cancelled tool/call" in session.exits()[0][2]
 
 
 @pytest.mark.spec("octet.legacy.child-ids")
-def test_ids_that_are_used_twice_end_the_stream(play: Any, rogue: Any) -> None:
+def test_ids_that_are_used_twice_end_the_stream(session: Any, rogue: Any) -> None:
     path = rogue(
         HELPERS + "begin()\n"
         "def ask(m):\n"
@@ -205,28 +196,20 @@ def test_ids_that_are_used_twice_end_the_stream(play: Any, rogue: Any) -> None:
         "loop(ask)",
         api_version="0.4",
     )
-
-    async def scene(session: AsyncSession, notices: list[Any]) -> None:
-        await session.start(path)
-        with pytest.raises(ProtocolError, match="used before"):
-            await session.call("rogue", "work", {}, timeout=20)
-
-    play(scene)
+    session.start(path)
+    with pytest.raises(ProtocolError, match="used before"):
+        session.call("rogue", "work", {}, timeout_ms=20_000)
 
 
 @pytest.mark.spec("octet.legacy.notification-shown")
-def test_what_a_process_wants_people_to_read_cannot_steer_a_terminal(play: Any, rogue: Any) -> None:
+def test_what_a_process_wants_people_to_read_cannot_steer_a_terminal(session: Any, rogue: Any) -> None:
     path = rogue(
         HELPERS + "begin(); loop(lambda m: send(method='notification', params={'level': 'info',"
         " 'message': '\\x1b]0;owned\\x07\\u202e'}) or done(m))",
         api_version="0.2",
-        extra="notifications = true",
+        notifications=True,
     )
-
-    async def scene(session: AsyncSession, notices: list[Any]) -> None:
-        await session.start(path)
-        await session.call("rogue", "work", {})
-        (told,) = [n for n in notices if isinstance(n, Diagnostic) and n.source == "notification"]
-        assert told.text == r"info: \x1b]0;owned\x07\u202e"
-
-    play(scene)
+    session.start(path)
+    session.call("rogue", "work", {})
+    (told,) = [n for n in session.notices if isinstance(n, Diagnostic) and n.source == "notification"]
+    assert told.text == r"info: \x1b]0;owned\x07\u202e"

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import feature_scripts as play
 import pytest
+from feature_kit import start_feature
 
 from broker.errors import CapabilityMismatchError
 from broker.host import FeatureGeneration, Generation
 from broker.testing import ScriptedExtension
 from broker.wire.feature.methods import METHODS
 from broker.wire.octet.contract import METHODS as CANONICAL_METHODS
-from broker.wire.octet.manifest import parse_manifest
 
 Open = Callable[..., Any]
 BOTH = {"initialize", "tool/call", "hook/run", "shutdown", "context/collect", "$/cancelRequest"} | {
@@ -40,16 +41,10 @@ class Legacy(ScriptedExtension):
 @pytest.mark.spec("octet.version.no-retag")
 def test_no_request_of_this_wire_is_served_on_the_canonical_one(open_memory: Open, service: Any) -> None:
     world = open_memory(service.bind("inputs", "secrets", "policy", "composer"))
-    world._factories["alpha"] = lambda link: Legacy()
-    text = (
-        'name = "alpha"\nversion = "1.0.0"\napi_version = "0.3"\n[entrypoint]\ncommand = "x"\n'
-        '[contributes]\ntools = ["work"]\n'
-    )
-    extension = world.session.add(parse_manifest(text.encode(), path="/ext/alpha/extension.toml"))
-    world.settle(extension.start())
-    world.settle(extension.call("work", {}))
-    world.driver.run()
-    script = world.script
+    extension = world.start(Legacy, name="alpha")
+    world.call("alpha", "work")
+    world.run()
+    script = world.processes[-1]
     assert len(script.answers) > 30
     assert {answer["code"] for answer in script.answers.values()} == {-32601}
     assert service.log == []
@@ -72,16 +67,11 @@ def test_the_wires_share_only_the_names_that_the_reference_gives_both() -> None:
 
 
 @pytest.mark.spec("octet.version.exact-selection")
-def test_extensions_of_all_four_versions_run_side_by_side(open_memory: Open, play: Any) -> None:
+def test_extensions_of_all_four_versions_run_side_by_side(open_memory: Open) -> None:
     world = open_memory()
     for version in ("0.1", "0.2", "0.4"):
-        world.start_feature(play.Plain, version, name=f"tide{version[-1]}")
-    world._factories["tide3"] = lambda link: ScriptedExtension(tools=("work",), capabilities=("event_bus",))
-    text = (
-        'name = "tide3"\nversion = "1.0.0"\napi_version = "0.3"\n[entrypoint]\ncommand = "x"\n'
-        '[contributes]\ntools = ["work"]\n'
-    )
-    world.settle(world.session.add(parse_manifest(text.encode(), path="/ext/tide3/extension.toml")).start())
+        start_feature(world, play.Plain, version, name=f"tide{version[-1]}")
+    world.start(ScriptedExtension(tools=("work",), capabilities=("event_bus",)), name="tide3")
     kinds = {name: type(end.generation) for name, end in world.session.extensions.items()}
     assert kinds == {
         "tide1": FeatureGeneration,
@@ -89,6 +79,6 @@ def test_extensions_of_all_four_versions_run_side_by_side(open_memory: Open, pla
         "tide4": FeatureGeneration,
         "tide3": Generation,
     }
-    assert [peer.name for peer in world.session.bus.statistics().peers] == ["tide3"]
+    assert [peer.name for peer in world.bus.statistics().peers] == ["tide3"]
     for name in kinds:
-        assert world.settle(world.session.call(name, "work", {})).is_error is False
+        assert world.call(name, "work").is_error is False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,27 +19,35 @@ COUNT = [Field.integer("n")]
 
 
 def bus_actor(memory: Any, name: str = "alpha", **options: Any) -> Any:
-    extension = memory.add_made(name, lambda number: Actor(capabilities=BUS, **options), tools=["work"])
-    memory.settle(extension.start())
-    return extension
+    return memory.start(lambda: Actor(capabilities=BUS, **options), name=name)
 
 
 def ask(memory: Any, message_id: int | str, method: str, params: dict[str, Any]) -> Any:
-    """Have the newest process make a request; the answer."""
-    actor = memory.driver.spawned[-1]
+    """Have the newest process make a request, by default of the current binding; the answer."""
+    actor = memory.processes[-1]
+    params = {"binding_id": memory.bus.binding_id, **params}
     actor.request(message_id, method, params)
-    memory.driver.run()
+    memory.run()
     (answer,) = [message for message in actor.received if message.get("id") == message_id and "method" not in message]
     return answer.get("error", answer.get("result"))
+
+
+def subscribed(memory: Any) -> tuple[Any, Any]:
+    """A plugin and the process that is subscribed to its topic."""
+    plugin = memory.attach("plugin")
+    plugin.declare(TOPIC, COUNT)
+    bus_actor(memory)
+    ask(memory, 1, "bus/subscribe", {"topic": TOPIC})
+    return plugin, memory.processes[0]
 
 
 @pytest.mark.spec("octet.bus.binding-notice")
 def test_the_binding_comes_before_anything_else(memory: Any) -> None:
     bus_actor(memory)
-    (actor,) = memory.driver.spawned
+    (actor,) = memory.processes
     assert actor.heard == ["initialize", "bus/lifecycle"]
     assert actor.params_of("bus/lifecycle") == [
-        {"kind": "binding", "binding_id": memory.session.bus.binding_id, "binding_revision": 1}
+        {"kind": "binding", "binding_id": memory.bus.binding_id, "binding_revision": 1}
     ]
 
 
@@ -46,7 +55,7 @@ def test_the_binding_comes_before_anything_else(memory: Any) -> None:
 @pytest.mark.spec("octet.method.bus-publish", "octet.bus.subscribe-pending", "octet.bus.subscribe-active")
 def test_each_request_is_answered_with_its_result(memory: Any) -> None:
     extension = bus_actor(memory)
-    bound = {"binding_id": memory.session.bus.binding_id}
+    bound = {"binding_id": memory.bus.binding_id}
     own = {**bound, "topic": "bus.alpha.count"}
     assert ask(memory, 1, "bus/subscribe", own) == {**bound, "state": "pending", "topic_revision": 0}
     assert ask(memory, 2, "bus/declare", {**own, "fields": [FIELD]}) == bound
@@ -65,14 +74,14 @@ def test_each_request_is_answered_with_its_result(memory: Any) -> None:
 @pytest.mark.spec("octet.method.bus-event", "octet.method.bus-lifecycle", "octet.bus.wire-event")
 def test_events_and_notices_are_notifications_with_the_publisher_as_the_host_knows_it(memory: Any) -> None:
     extension = bus_actor(memory)
-    bound = {"binding_id": memory.session.bus.binding_id}
+    bound = {"binding_id": memory.bus.binding_id}
     own = {**bound, "topic": "bus.alpha.count"}
     source = {"publisher_instance_id": extension.instance_id, "process_generation": 1}
     ask(memory, 1, "bus/subscribe", own)
     ask(memory, 2, "bus/declare", {**own, "fields": [FIELD]})
     ask(memory, 3, "bus/subscribe", own)
     ask(memory, 4, "bus/publish", {**own, "payload": {"n": 7}})
-    told = [message for message in memory.driver.spawned[0].received if message.get("method", "").startswith("bus/")]
+    told = [message for message in memory.processes[0].received if message.get("method", "").startswith("bus/")]
     assert all(sorted(message) == ["jsonrpc", "method", "params"] for message in told)
     assert [(message["method"], message["params"]) for message in told] == [
         ("bus/lifecycle", {**bound, "kind": "binding", "binding_revision": 1}),
@@ -93,18 +102,18 @@ def test_events_and_notices_are_notifications_with_the_publisher_as_the_host_kno
 
 @pytest.mark.spec("octet.bus.ack-before-event")
 def test_an_acknowledgement_that_waits_is_written_before_the_events_behind_it(memory: Any) -> None:
-    plugin = memory.session.attach("plugin")
+    plugin = memory.attach("plugin")
     plugin.declare(TOPIC, COUNT)
     bus_actor(memory)
-    (actor,) = memory.driver.spawned
+    (actor,) = memory.processes
     actor.reading = False
-    actor.request(1, "bus/subscribe", {"binding_id": memory.session.bus.binding_id, "topic": TOPIC})
-    memory.driver.run()
+    actor.request(1, "bus/subscribe", {"binding_id": memory.bus.binding_id, "topic": TOPIC})
+    memory.run()
     plugin.publish(TOPIC, {"n": 1})
     before = len(actor.received)
     actor.reading = True
     memory.session.changed()
-    memory.driver.run()
+    memory.run()
     assert actor.heard[before:] == [1, "bus/event"]
 
 
@@ -112,40 +121,37 @@ def test_an_acknowledgement_that_waits_is_written_before_the_events_behind_it(me
 @pytest.mark.parametrize("what", ["reset", "restart"])
 def test_no_publication_is_repeated(memory: Any, what: str) -> None:
     memory.session.random_below = lambda bound: 0
-    plugin = memory.session.attach("plugin")
-    plugin.declare(TOPIC, COUNT)
-    bus_actor(memory)
-    ask(memory, 1, "bus/subscribe", {"binding_id": memory.session.bus.binding_id, "topic": TOPIC})
-    memory.driver.spawned[0].reading = False
+    plugin, actor = subscribed(memory)
+    actor.reading = False
     plugin.publish(TOPIC, {"n": 1})
     if what == "reset":
-        memory.session.bus.reset()
+        memory.bus.reset()
         plugin.declare(TOPIC, COUNT)
-        memory.driver.spawned[0].reading = True
+        memory.processes[0].reading = True
         memory.session.changed()
     else:
-        memory.driver.spawned[0].exit(1)
-    memory.driver.run()
-    ask(memory, 2, "bus/subscribe", {"binding_id": memory.session.bus.binding_id, "topic": TOPIC})
+        memory.processes[0].exit(1)
+    memory.run()
+    ask(memory, 2, "bus/subscribe", {"topic": TOPIC})
     plugin.publish(TOPIC, {"n": 2})
-    memory.driver.run()
-    newest = memory.driver.spawned[-1]
-    assert len(memory.driver.spawned) == (1 if what == "reset" else 2)
+    memory.run()
+    newest = memory.processes[-1]
+    assert len(memory.processes) == (1 if what == "reset" else 2)
     assert [params["payload"]["n"] for params in newest.params_of("bus/event")] == [2]
 
 
 @pytest.mark.spec("octet.process.stream-error")
 def test_a_stream_error_ends_the_process_and_takes_it_off_the_bus(memory: Any) -> None:
     memory.session.random_below = lambda bound: bound - 1
-    plugin = memory.session.attach("plugin")
+    plugin = memory.attach("plugin")
     plugin.subscribe("bus.alpha.count")
     bus_actor(memory)
     declaration = {"topic": "bus.alpha.count", "fields": [FIELD]}
-    ask(memory, 1, "bus/declare", {"binding_id": memory.session.bus.binding_id, **declaration})
-    memory.driver.spawned[0].send_bytes(b"not json\n")
-    memory.driver.run()
+    ask(memory, 1, "bus/declare", declaration)
+    memory.processes[0].send_bytes(b"not json\n")
+    memory.run()
     assert [(number, status) for number, status, _ in memory.exits()] == [(1, -9)]
-    assert [peer.name for peer in memory.session.bus.statistics().peers] == ["plugin"]
+    assert [peer.name for peer in memory.bus.statistics().peers] == ["plugin"]
     assert [type(message).__name__ for message in iter(plugin.take, None)] == ["TopicAvailable", "TopicUnavailable"]
 
 
@@ -154,13 +160,12 @@ def test_a_process_is_off_the_bus_before_it_is_asked_to_end(memory: Any) -> None
     peers: list[str] = []
 
     def act(actor: Actor, message: dict[str, Any]) -> None:
-        peers.extend(peer.name for peer in memory.session.bus.statistics().peers)
+        peers.extend(peer.name for peer in memory.bus.statistics().peers)
         actor.answer(message["id"], {"terminal": "shutdown"})
 
-    memory.session.attach("plugin")
-    extension = memory.add_made("alpha", lambda number: Actor({"shutdown": act}, capabilities=BUS), tools=["work"])
-    memory.settle(extension.start())
-    assert [peer.name for peer in memory.session.bus.statistics().peers] == ["plugin", "alpha"]
+    memory.attach("plugin")
+    extension = memory.start(lambda: Actor({"shutdown": act}, capabilities=BUS), name="alpha")
+    assert [peer.name for peer in memory.bus.statistics().peers] == ["plugin", "alpha"]
     memory.settle(extension.stop())
     assert peers == ["plugin"]
 
@@ -168,8 +173,8 @@ def test_a_process_is_off_the_bus_before_it_is_asked_to_end(memory: Any) -> None
 @pytest.mark.spec("octet.bus.binding-stale", "octet.bus.wire-answers")
 def test_a_request_with_the_binding_of_before_a_reset_is_refused(memory: Any) -> None:
     bus_actor(memory)
-    old = memory.session.bus.binding_id
-    new = memory.session.bus.reset()
+    old = memory.bus.binding_id
+    new = memory.bus.reset()
     stale = {"code": -32011, "message": "extension capability mismatch"}
     declaration = {"topic": "bus.alpha.count", "fields": [FIELD]}
     assert ask(memory, 1, "bus/declare", {"binding_id": old, **declaration}) == stale
@@ -180,19 +185,18 @@ def test_a_request_with_the_binding_of_before_a_reset_is_refused(memory: Any) ->
 
 @pytest.mark.spec("octet.bus.wire-unselected")
 def test_without_the_capability_the_methods_do_not_exist(memory: Any) -> None:
-    extension = memory.add_made("alpha", lambda number: Actor(), tools=["work"])
-    memory.settle(extension.start())
-    answer = ask(memory, 1, "bus/subscribe", {"binding_id": memory.session.bus.binding_id, "topic": TOPIC})
+    memory.start(Actor, name="alpha")
+    answer = ask(memory, 1, "bus/subscribe", {"topic": TOPIC})
     assert (answer["code"], answer["message"]) == (-32601, "unknown or unnegotiated method")
-    assert memory.session.bus.statistics().peers == ()
+    assert memory.bus.statistics().peers == ()
 
 
 @pytest.mark.spec("octet.bus.publish-identity", "octet.bus.wire-answers", "octet.process.identity-host-owned")
 def test_a_forged_publication_is_refused_and_a_good_one_follows(memory: Any) -> None:
-    plugin = memory.session.attach("plugin")
+    plugin = memory.attach("plugin")
     plugin.subscribe("bus.alpha.count")
     bus_actor(memory)
-    binding = {"binding_id": memory.session.bus.binding_id}
+    binding = {"binding_id": memory.bus.binding_id}
     ask(memory, 1, "bus/declare", {**binding, "topic": "bus.alpha.count", "fields": [FIELD]})
     plugin.subscribe("bus.alpha.count")
     good = {**binding, "topic": "bus.alpha.count", "payload": {"n": 1}}
@@ -218,78 +222,70 @@ def test_a_forged_publication_is_refused_and_a_good_one_follows(memory: Any) -> 
 
 @pytest.mark.spec("octet.bus.wire-flow", "octet.bus.queue-messages-exact", "octet.bus.admission-refusal")
 def test_a_process_that_does_not_read_holds_64_messages_and_is_named(memory: Any) -> None:
-    plugin = memory.session.attach("plugin")
-    plugin.declare(TOPIC, COUNT)
-    bus_actor(memory)
-    ask(memory, 1, "bus/subscribe", {"binding_id": memory.session.bus.binding_id, "topic": TOPIC})
-    (actor,) = memory.driver.spawned
+    plugin, actor = subscribed(memory)
     actor.reading = False
     for n in range(MAX_BUS_QUEUE_MESSAGES):
         assert plugin.publish(TOPIC, {"n": n}).sequence == n + 1
-        memory.driver.run()
+        memory.run()
     with pytest.raises(ResourceExhaustedError) as caught:
         plugin.publish(TOPIC, {"n": 64})
     error = caught.value
     assert (error.topic, error.subscriber, error.limit, error.observed, error.maximum) == (
         TOPIC, "alpha", "MAX_BUS_QUEUE_MESSAGES", 65, 64,
     )  # fmt: skip
-    slow = next(peer for peer in memory.session.bus.statistics().peers if peer.name == "alpha")
+    slow = next(peer for peer in memory.bus.statistics().peers if peer.name == "alpha")
     assert (slow.queued_messages, slow.refusals, slow.last_refused_topic) == (64, 1, TOPIC)
     actor.reading = True
     memory.session.changed()
-    memory.driver.run()
+    memory.run()
     assert [params["sequence"] for params in actor.params_of("bus/event")] == list(range(1, 65))
     assert plugin.publish(TOPIC, {"n": 65}).sequence == 65
 
 
 @pytest.mark.spec("octet.bus.age-exact")
 def test_events_nobody_read_for_half_a_minute_are_not_delivered(memory: Any) -> None:
-    plugin = memory.session.attach("plugin")
-    plugin.declare(TOPIC, COUNT)
-    bus_actor(memory)
-    ask(memory, 1, "bus/subscribe", {"binding_id": memory.session.bus.binding_id, "topic": TOPIC})
-    (actor,) = memory.driver.spawned
+    plugin, actor = subscribed(memory)
     actor.reading = False
     plugin.publish(TOPIC, {"n": 1})
-    memory.driver.advance(1)
+    memory.advance(1)
     plugin.publish(TOPIC, {"n": 2})
-    memory.driver.advance(30_000)
+    memory.advance(30_000)
     actor.reading = True
-    memory.driver.run()
+    memory.run()
     assert [params["payload"]["n"] for params in actor.params_of("bus/event")] == [2]
 
 
 @pytest.mark.spec("octet.bus.notice-retires")
 def test_a_process_that_cannot_take_a_notice_is_ended_and_restarted(memory: Any) -> None:
     memory.session.random_below = lambda bound: 0
-    plugin = memory.session.attach("plugin")
+    plugin = memory.attach("plugin")
     plugin.declare(TOPIC, COUNT)
     extension = bus_actor(memory)
-    ask(memory, 1, "bus/subscribe", {"binding_id": memory.session.bus.binding_id, "topic": TOPIC})
+    ask(memory, 1, "bus/subscribe", {"topic": TOPIC})
     call = extension.call("work", {})
-    memory.driver.spawned[0].reading = False
+    memory.processes[0].reading = False
     for n in range(MAX_BUS_QUEUE_MESSAGES):
         plugin.publish(TOPIC, {"n": n})
     plugin.detach()
-    memory.driver.run()
+    memory.run()
     ((number, status, reason),) = memory.exits()
     assert (number, status) == (1, -9)
     assert "taken off the bus: could not take a lifecycle notice" in reason
     assert isinstance(call.error, ExtensionError)
     assert call.error.name == "resource_exhausted"
-    assert memory.session.bus.statistics().retired == 1
+    assert memory.bus.statistics().retired == 1
     assert extension.generation.number == 2
 
 
 @pytest.mark.spec("octet.bound.max-bus-peers")
 def test_the_65th_peer_fails_its_start(memory: Any) -> None:
-    plugins = [memory.session.attach(f"plugin{n}") for n in range(MAX_BUS_PEERS)]
-    extension = memory.add_made("alpha", lambda number: Actor(capabilities=BUS), tools=["work"])
+    plugins = [memory.attach(f"plugin{n}") for n in range(MAX_BUS_PEERS)]
+    extension = memory.add(lambda: Actor(capabilities=BUS), name="alpha")
     outcome = extension.start()
-    memory.driver.advance(300_000)
+    memory.advance(300_000)
     assert isinstance(outcome.error, ResourceExhaustedError)
     assert (outcome.error.limit, outcome.error.observed) == ("MAX_BUS_PEERS", 65)
-    assert len(memory.driver.spawned) == 1
+    assert len(memory.processes) == 1
     assert extension.health is Health.PARKED
     plugins[0].detach()
     memory.session.remove("alpha")
@@ -297,42 +293,41 @@ def test_the_65th_peer_fails_its_start(memory: Any) -> None:
 
 
 def test_a_name_a_plugin_has_fails_the_start(memory: Any) -> None:
-    memory.session.attach("alpha")
-    extension = memory.add_made("alpha", lambda number: Actor(capabilities=BUS), tools=["work"])
+    memory.attach("alpha")
+    extension = memory.add(lambda: Actor(capabilities=BUS), name="alpha")
     outcome = extension.start()
-    memory.driver.run()
+    memory.run()
     assert isinstance(outcome.error, InvalidParamsError)
     assert extension.health is Health.PARKED
 
 
 @pytest.mark.spec("octet.bus.wire-session-isolated")
 def test_a_process_shared_by_a_workspace_is_offered_no_bus(memory: Any) -> None:
-    shared = '[runtime]\nlifecycle = "always"\nsharing = "workspace"'
-    extension = memory.add_made("alpha", lambda number: Actor(capabilities=BUS), tools=["work"], extra=shared)
+    shared = {"lifecycle": "always", "sharing": "workspace"}
+    extension = memory.add(lambda: Actor(capabilities=BUS), name="alpha", runtime=shared)
     memory.settle(extension.start())
-    (offer,) = memory.driver.spawned[0].params_of("initialize")
+    (offer,) = memory.processes[0].params_of("initialize")
     assert "event_bus" not in offer["contract"]["optional_capabilities"]
-    assert memory.session.bus.statistics().peers == ()
+    assert memory.bus.statistics().peers == ()
 
 
 @pytest.mark.spec("octet.bus.redeclare-after-reload", "octet.bus.generation-fence")
 def test_a_new_generation_takes_its_topic_over_while_the_old_one_drains(memory: Any) -> None:
-    plugin = memory.session.attach("plugin")
+    plugin = memory.attach("plugin")
     plugin.subscribe("bus.alpha.count")
-    extension = memory.add_made(
-        "alpha", lambda number: Actor({"tool/call": None} if number == 1 else {}, capabilities=BUS), tools=["work"]
+    extension = memory.start(
+        lambda number: Actor({"tool/call": None} if number == 1 else {}, capabilities=BUS), name="alpha"
     )
-    memory.settle(extension.start())
-    declaration = {"binding_id": memory.session.bus.binding_id, "topic": "bus.alpha.count", "fields": [FIELD]}
+    declaration = {"binding_id": memory.bus.binding_id, "topic": "bus.alpha.count", "fields": [FIELD]}
     ask(memory, 1, "bus/declare", declaration)
     extension.call("work", {})
     memory.settle(extension.reload())
     assert len(extension.generations) == 2
     assert ask(memory, 1, "bus/declare", declaration) == {"binding_id": declaration["binding_id"]}
-    old = memory.driver.spawned[0]
+    old = memory.processes[0]
     publication = {"binding_id": declaration["binding_id"], "topic": "bus.alpha.count", "payload": {"n": 1}}
     old.request(2, "bus/publish", publication)
-    memory.driver.run()
+    memory.run()
     assert old.received[-1]["error"]["code"] == -32011
     assert ask(memory, 2, "bus/publish", publication)["sequence"] == 1
 
@@ -340,12 +335,9 @@ def test_a_new_generation_takes_its_topic_over_while_the_old_one_drains(memory: 
 @pytest.mark.spec("octet.bus.isolation")
 def test_two_sessions_of_one_host_never_see_each_other(world: Any) -> None:
     """The same two extensions twice; each collector hears its own publisher only."""
-    other = world.another_session()
-    collectors, publishers = [], []
-    for session in (world.session, other):
-        world.session = session
-        collectors.append(world.start(Collector, "collector", tools=["collected"]))
-        publishers.append(world.start(Publisher, "publisher", tools=["publish"]))
+    other = world.host.open_session(world.session.workspace)
+    collectors = [session.start(Collector) for session in (world, other)]
+    publishers = [session.start(Publisher) for session in (world, other)]
     for collector in collectors:
         world.until(lambda collector=collector: "active" in log(world, collector))
     for n, publisher in enumerate(publishers):
@@ -353,10 +345,9 @@ def test_two_sessions_of_one_host_never_see_each_other(world: Any) -> None:
     for n, collector in enumerate(collectors):
         world.until(lambda collector=collector: isinstance(log(world, collector)[-1], list))
         assert [entry for entry in log(world, collector) if isinstance(entry, list)] == [[1, n]]
-    assert world.session.bus.binding_id != world.host.sessions[0].bus.binding_id
-    world.settle(other.close())
+    assert world.bus.binding_id != other.bus.binding_id
+    other.close()
     assert publishers[0].health is Health.READY
-    world.session = world.host.sessions[0]
     world.settle(publishers[0].call("publish", {"n": 7}))
 
 
@@ -378,25 +369,31 @@ def fill(world: Any, plugin: Any, size: int) -> int:
             assert (error.topic, error.subscriber) == (TOPIC, "stalled")
             return count
         count += 1
-        world.turn()
+        world.run()
         assert count < 2_000
 
 
 def stall(world: Any) -> tuple[Any, Any]:
-    plugin = world.session.attach("plugin")
+    plugin = world.attach("plugin")
     texts = [Field.string(f"t{n}", max_bytes=1024, required=False) for n in range(6)]
     plugin.declare(TOPIC, [Field.integer("n"), Field.string("text", max_bytes=1024), *texts])
-    extension = world.start(Stalled, "stalled", tools=["work"])
+    extension = world.start(Stalled)
     world.until(lambda: "stalled" in world.diagnostics())
     return plugin, extension
+
+
+def partly_written(world: Any, extension: Any) -> bool:
+    """Whether a frame has gone into the process's pipe in part."""
+    pump = world.host.driver._pumps[extension.generation]
+    return pump.stale_at_ms is not None and pump._offset > 0
 
 
 def write_partly(world: Any, plugin: Any, extension: Any) -> None:
     """More at once than a pipe takes: the write ends inside a frame."""
     for n in range(15):
         plugin.publish(TOPIC, {"n": n, "text": "x", **{f"t{k}": "x" * 1_000 for k in range(6)}})
-    world.turn()
-    assert world.partly_written(extension)
+    world.run()
+    assert partly_written(world, extension)
 
 
 @pytest.mark.spec("octet.bus.wire-flow", "octet.bus.credit-process")
@@ -404,7 +401,7 @@ def test_a_full_pipe_holds_64_messages_and_no_more(manual_processes: Any) -> Non
     world = manual_processes
     plugin, extension = stall(world)
     fill(world, plugin, 900)
-    peer = next(peer for peer in world.session.bus.statistics().peers if peer.name == "stalled")
+    peer = next(peer for peer in world.bus.statistics().peers if peer.name == "stalled")
     assert peer.queued_messages == MAX_BUS_QUEUE_MESSAGES
     assert peer.queued_bytes <= 262_144
     assert peer.held_messages > 0
@@ -419,7 +416,7 @@ def test_a_frame_partly_written_for_half_a_minute_ends_the_stream(manual_process
     write_partly(world, plugin, extension)
     call = extension.call("work", {}, timeout_ms=10_000_000)
     world.advance(30_000)
-    world.turn()
+    world.run()
     assert world.exits() == []
     world.advance(1)
     world.until(lambda: bool(world.exits()))
@@ -427,7 +424,7 @@ def test_a_frame_partly_written_for_half_a_minute_ends_the_stream(manual_process
     assert (number, status) == (1, -9)
     assert "reads too slowly: Event went stale while it was being written" in reason
     assert isinstance(call.error, ExtensionError)
-    assert [peer.name for peer in world.session.bus.statistics().peers] == ["plugin"]
+    assert [peer.name for peer in world.bus.statistics().peers] == ["plugin"]
 
 
 @pytest.mark.spec("octet.bus.stale-write", "octet.bus.credit-invalidated")
@@ -438,7 +435,7 @@ def test_a_frame_partly_written_that_is_invalidated_ends_the_stream(manual_proce
     plugin, extension = stall(world)
     write_partly(world, plugin, extension)
     if how == "reset":
-        world.session.bus.reset()
+        world.bus.reset()
     else:
         plugin.detach()
     world.until(lambda: bool(world.exits()))
@@ -451,17 +448,17 @@ def test_untouched_frames_that_expire_in_a_stalled_writer_give_their_room_back(m
     world = manual_processes
     plugin, extension = stall(world)
     fill(world, plugin, 900)
-    assert not world.partly_written(extension)
+    assert not partly_written(world, extension)
     world.advance(30_001)
     world.until(lambda: _queued(world) == 0)
     assert extension.health is Health.READY
-    stalled = next(peer for peer in world.session.bus.statistics().peers if peer.name == "stalled")
+    stalled = next(peer for peer in world.bus.statistics().peers if peer.name == "stalled")
     assert stalled.expired > 0
     assert fill(world, plugin, 900) == MAX_BUS_QUEUE_MESSAGES
 
 
 def _queued(world: Any) -> int:
-    peer = next(peer for peer in world.session.bus.statistics().peers if peer.name == "stalled")
+    peer = next(peer for peer in world.bus.statistics().peers if peer.name == "stalled")
     return peer.held_messages
 
 
@@ -471,9 +468,9 @@ def test_a_frame_partly_written_at_shutdown_does_not_hold_the_ladder_up(manual_p
     plugin, extension = stall(world)
     write_partly(world, plugin, extension)
     stop = extension.stop()
-    world.turn()
+    world.run()
     world.advance(1_999)
-    world.turn()
+    world.run()
     assert not stop.done
     world.advance(1)
     world.until(lambda: stop.done)
@@ -482,12 +479,14 @@ def test_a_frame_partly_written_at_shutdown_does_not_hold_the_ladder_up(manual_p
 
 
 @pytest.mark.spec("octet.shutdown.order")
-def test_a_frame_being_written_at_shutdown_is_finished_when_the_process_reads_on(manual_processes: Any) -> None:
+def test_a_frame_being_written_at_shutdown_is_finished_when_the_process_reads_on(
+    manual_processes: Any, tmp_path: Path
+) -> None:
     world = manual_processes
     plugin, extension = stall(world)
     write_partly(world, plugin, extension)
     stop = extension.stop()
-    world.turn()
-    (world.root / "go").touch()
+    world.run()
+    (tmp_path / "go").touch()
     world.until(lambda: stop.done)
     assert world.exits() == [(1, 0, "stopped")]

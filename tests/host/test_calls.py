@@ -22,9 +22,7 @@ from broker.limits import MAX_WAITING_REQUESTS
 
 
 def start(memory: Any, play: Any = None, **options: Any) -> Any:
-    extension = memory.add_made("alpha", lambda number: Actor(play, **options), tools=["work"])
-    memory.settle(extension.start())
-    return extension
+    return memory.start(lambda: Actor(play, **options), name="alpha")
 
 
 @pytest.mark.spec("octet.tool-call.name-in-catalogue")
@@ -36,8 +34,8 @@ def test_an_unknown_tool_is_refused_and_nothing_sent(memory: Any, tool: str) -> 
     assert caught.value.path == "tool"
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 200
-    memory.driver.run()
-    assert memory.driver.spawned[0].heard == ["initialize"]
+    memory.run()
+    assert memory.processes[0].heard == ["initialize"]
 
 
 @pytest.mark.spec("octet.tool-call.arguments-any-json")
@@ -61,8 +59,8 @@ def test_arguments_that_cannot_be_sent_are_refused_and_the_next_call_works(
     extension = start(memory)
     with pytest.raises(kind):
         extension.call("work", arguments)
-    memory.settle(extension.call("work", {}))
-    assert memory.driver.spawned[0].heard == ["initialize", "tool/call"]
+    memory.call("alpha", "work")
+    assert memory.processes[0].heard == ["initialize", "tool/call"]
 
 
 @pytest.mark.spec("octet.canonical.hostile")
@@ -77,9 +75,9 @@ def test_arguments_that_contain_themselves_are_refused(memory: Any) -> None:
 @pytest.mark.spec("octet.tool-call.arguments-any-json", "octet.tool-call.context-members")
 @pytest.mark.parametrize("arguments", [{}, [], 0, False, "", "ä\u2028", 2**53 - 1])
 def test_any_other_json_arrives_as_it_is(memory: Any, arguments: Any) -> None:
-    extension = start(memory)
-    memory.settle(extension.call("work", arguments))
-    (params,) = memory.driver.spawned[0].params_of("tool/call")
+    start(memory)
+    memory.call("alpha", "work", arguments)
+    (params,) = memory.processes[0].params_of("tool/call")
     assert params["name"] == "work"
     assert params["arguments"] == arguments
     assert type(params["arguments"]) is type(arguments)
@@ -99,14 +97,12 @@ def test_a_tiny_bound_fails_calls_and_hangs_nothing(memory: Any) -> None:
 
 @pytest.mark.spec("octet.framing.tiny-bound")
 def test_a_tiny_bound_and_a_bus_do_not_go_together(memory: Any) -> None:
-    extension = memory.add_made(
-        "alpha", lambda number: Actor(limits={"max_frame_bytes": 64}, capabilities=("event_bus",)), tools=["work"]
-    )
+    extension = memory.add(lambda: Actor(limits={"max_frame_bytes": 64}, capabilities=("event_bus",)), name="alpha")
     outcome = extension.start()
-    memory.driver.advance(300_000)
+    memory.advance(300_000)
     assert outcome.done
     assert extension.health is Health.PARKED
-    assert memory.session.bus.statistics().peers == ()
+    assert memory.bus.statistics().peers == ()
 
 
 @pytest.mark.spec("octet.framing.tiny-bound")
@@ -125,21 +121,21 @@ def test_structured_content_is_not_checked_against_the_output_schema(memory: Any
         selection["tools"][0]["output_schema"] = {"type": "object", "required": ["x"]}
         actor.answer(message["id"], selection)
 
-    extension = start(memory, {"initialize": with_schema, "tool/call": answers({**EMPTY, "structured_content": 5})})
-    assert memory.settle(extension.call("work", {})).structured_content == 5
+    start(memory, {"initialize": with_schema, "tool/call": answers({**EMPTY, "structured_content": 5})})
+    assert memory.call("alpha", "work").structured_content == 5
 
 
 @pytest.mark.spec("octet.tool-call.concurrency", "octet.tool-call.wait-counts", "octet.bound.max-concurrent-requests")
 def test_calls_past_the_selected_concurrency_wait_in_order(memory: Any) -> None:
     extension = start(memory, {"tool/call": None}, limits={"max_concurrent_requests": 2})
     calls = [extension.call("work", {"n": n}, timeout_ms=1_000) for n in range(4)]
-    memory.driver.run()
-    (actor,) = memory.driver.spawned
+    memory.run()
+    (actor,) = memory.processes
     assert [params["arguments"]["n"] for params in actor.params_of("tool/call")] == [0, 1]
     actor.finish(0)
     memory.settle(calls[0])
     assert [params["arguments"]["n"] for params in actor.params_of("tool/call")] == [0, 1, 2]
-    memory.driver.advance(1_000)
+    memory.advance(1_000)
     errors = [call.error for call in calls[1:]]
     assert [type(error) for error in errors] == [TimedOutError] * 3
     assert [error.dispatched for error in errors] == [True, True, False]
@@ -163,33 +159,33 @@ def test_a_call_cancelled_before_it_left_leaves_no_trace_on_the_wire(memory: Any
     call.cancel("again")
     assert isinstance(call.error, CancelledError)
     assert not call.error.dispatched
-    memory.driver.run()
-    assert memory.driver.spawned[0].heard == ["initialize"]
+    memory.run()
+    assert memory.processes[0].heard == ["initialize"]
 
 
 @pytest.mark.spec("octet.cancel.race", "octet.cancel.late-answer", "octet.cancel.idempotent", "octet.cancel.siblings")
 def test_whoever_comes_first_wins(memory: Any) -> None:
     extension = start(memory, {"tool/call": None})
     answered, cancelled, sibling = (extension.call("work", {"n": n}) for n in range(3))
-    memory.driver.run()
-    (actor,) = memory.driver.spawned
+    memory.run()
+    (actor,) = memory.processes
     actor.finish(0)
     memory.settle(answered)
     answered.cancel()
     assert answered.error is None
     cancelled.cancel("user")
     cancelled.cancel("user")
-    memory.driver.run()
+    memory.run()
     assert actor.params_of("$/cancelRequest") == [{"id": 3, "reason": "user"}]
     actor.finish(1)
     actor.finish(1)
-    memory.driver.run()
+    memory.run()
     assert isinstance(cancelled.error, CancelledError)
     assert len(memory.diagnostics()) == 2
     assert not sibling.done
     actor.finish(2)
     memory.settle(sibling)
-    memory.driver.advance(10_000)
+    memory.advance(10_000)
     assert memory.exits() == []
 
 
@@ -197,11 +193,11 @@ def test_whoever_comes_first_wins(memory: Any) -> None:
 def test_a_cancelled_call_may_be_ended_with_the_error_of_its_own(memory: Any) -> None:
     extension = start(memory, {"tool/call": None})
     call = extension.call("work", {})
-    memory.driver.run()
+    memory.run()
     call.cancel()
-    (actor,) = memory.driver.spawned
+    (actor,) = memory.processes
     refuses(-32800, "request cancelled", data={"reason": "user"})(actor, actor.received[1])
-    memory.driver.advance(10_000)
+    memory.advance(10_000)
     assert memory.exits() == []
     assert extension.health is Health.READY
 
@@ -210,7 +206,7 @@ def test_a_cancelled_call_may_be_ended_with_the_error_of_its_own(memory: Any) ->
 def test_a_reason_has_a_bound(memory: Any) -> None:
     extension = start(memory, {"tool/call": None})
     call = extension.call("work", {})
-    memory.driver.run()
+    memory.run()
     with pytest.raises((InvalidParamsError, ResourceExhaustedError)):
         call.cancel("x" * 4_097)
     assert not call.done
@@ -223,7 +219,7 @@ def test_a_host_may_wait_for_ever_for_the_answer_to_a_cancel(make_memory: Any) -
     memory = make_memory(cancel_grace_ms=None)
     extension = start(memory, {"tool/call": None})
     call = extension.call("work", {}, timeout_ms=10)
-    memory.driver.advance(600_000)
+    memory.advance(600_000)
     assert isinstance(call.error, TimedOutError)
     assert extension.health is Health.READY
     assert memory.exits() == []
@@ -245,7 +241,7 @@ def test_a_malformed_result_fails_that_call_only(memory: Any, result: dict[str, 
     extension = start(memory, {"tool/call": answers(result)})
     for _ in range(2):
         call = extension.call("work", {})
-        memory.driver.run()
+        memory.run()
         assert isinstance(call.error, ResultError)
         assert call.error.method == "tool/call"
     assert extension.health is Health.READY
@@ -256,7 +252,7 @@ def test_a_malformed_result_fails_that_call_only(memory: Any, result: dict[str, 
 def test_an_error_answer_is_a_typed_error(memory: Any, code: int, text: str) -> None:
     extension = start(memory, {"tool/call": refuses(code, text, data=[1])})
     call = extension.call("work", {})
-    memory.driver.run()
+    memory.run()
     assert isinstance(call.error, RemoteError)
     assert (call.error.code, call.error.message, call.error.data) == (code, text, [1])
     assert extension.health is Health.READY
@@ -271,8 +267,8 @@ def test_when_the_process_is_lost_every_open_call_ends_at_once(memory: Any, endi
     calls = [extension.call("work", {"n": n}) for n in range(3)]
     for n, call in enumerate(calls):
         call.add_callback(lambda _, n=n: count.append(n))
-    memory.driver.run()
-    (actor,) = memory.driver.spawned
+    memory.run()
+    (actor,) = memory.processes
     if ending == "exit":
         actor.exit(1)
     elif ending == "garbage":
@@ -282,7 +278,7 @@ def test_when_the_process_is_lost_every_open_call_ends_at_once(memory: Any, endi
     else:
         actor.send_stderr(b"out of paper\n")
         actor.close_stdout()
-    memory.driver.advance(250 if ending == "closed output" else 0)
+    memory.advance(250 if ending == "closed output" else 0)
     assert sorted(count) == [0, 1, 2]
     assert len({str(call.error) for call in calls}) == 1
     if ending in ("exit", "closed output"):
@@ -300,9 +296,9 @@ def test_a_request_with_id_zero_is_answered_with_it(memory: Any) -> None:
         actor.request(0, "bus/declare", {"binding_id": "x", "topic": "y", "fields": []})
         actor.answer(message["id"], EMPTY)
 
-    extension = start(memory, {"tool/call": act})
-    memory.settle(extension.call("work", {}))
-    answer = memory.driver.spawned[0].received[-1]
+    start(memory, {"tool/call": act})
+    memory.call("alpha", "work")
+    answer = memory.processes[0].received[-1]
     assert answer == {
         "jsonrpc": "2.0", "id": 0,
         "error": {"code": -32601, "message": "unknown or unnegotiated method", "data": {"method": "bus/declare"}},
@@ -313,15 +309,15 @@ def test_a_timeout_is_at_least_a_millisecond(memory: Any) -> None:
     extension = start(memory)
     with pytest.raises(UsageError):
         extension.call("work", {}, timeout_ms=0)
-    memory.driver.run()
-    assert memory.driver.spawned[0].heard == ["initialize"]
+    memory.run()
+    assert memory.processes[0].heard == ["initialize"]
 
 
 def test_a_callers_faulty_callback_does_not_keep_the_others_waiting(memory: Any) -> None:
     extension = start(memory, {"tool/call": None})
     first, second = extension.call("work", {}), extension.call("work", {})
     first.add_callback(lambda _: 1 / 0)
-    memory.driver.run()
+    memory.run()
     memory.settle(extension.stop())
     assert first.done
     assert second.done

@@ -7,35 +7,28 @@ from typing import Any
 
 import pytest
 from scripts import Actor, exits
-from worlds import manifest
 
 from broker.errors import InvalidParamsError, ManifestError, UsageError
 from broker.host import Diagnostic, Health, HostSettings
 from broker.limits import MAX_DIAGNOSTICS, MAX_STDERR_LINE_BYTES
 
-FLAGS = """[[contributes.flags]]
-name = "station"
-type = "string"
-default = "north"
-[[contributes.flags]]
-name = "deep"
-type = "boolean"
-default = false
-"""
+FLAGS = [
+    {"name": "station", "type": "string", "default": "north"},
+    {"name": "deep", "type": "boolean", "default": False},
+]
 
 
 def test_a_name_can_be_taken_once(memory: Any) -> None:
-    first = memory.add_made("alpha", lambda number: Actor(), tools=["work"])
+    first = memory.add(Actor, name="alpha")
     with pytest.raises(InvalidParamsError, match="alpha is in this session already"):
-        memory.add_made("alpha", lambda number: Actor(), tools=["work"])
+        memory.add(Actor, name="alpha")
     memory.settle(first.start())
     with pytest.raises(UsageError, match="alpha has not ended"):
         memory.session.remove("alpha")
     memory.settle(first.stop())
     memory.session.remove("alpha")
     assert dict(memory.session.extensions) == {}
-    second = memory.add_made("alpha", lambda number: Actor(), tools=["work"])
-    memory.settle(second.start())
+    second = memory.start(Actor, name="alpha")
     assert second.instance_id != first.instance_id
 
 
@@ -49,13 +42,11 @@ def test_an_extension_that_is_not_there_is_named_safely(memory: Any, name: str) 
 
 @pytest.mark.spec("octet.initialize.flag-values", "octet.manifest.flag-supplied")
 def test_flags_reach_the_process_sorted_with_defaults(memory: Any) -> None:
-    memory._factories["alpha"] = lambda generation: Actor()
-    declared = manifest("/x", "alpha", tools=["work"], extra=FLAGS)
     for wrong in ({"other": 1}, {"station": 5}, {"deep": "yes"}):
         with pytest.raises((InvalidParamsError, ManifestError)):
-            memory.session.add(declared, flags=wrong)
-    memory.settle(memory.session.add(declared, flags={"station": "south"}).start())
-    (params,) = memory.driver.spawned[0].params_of("initialize")
+            memory.add(Actor, name="alpha", contributes={"flags": FLAGS}, flags=wrong)
+    memory.start(Actor, name="alpha", contributes={"flags": FLAGS}, flags={"station": "south"})
+    (params,) = memory.processes[0].params_of("initialize")
     assert params["flag_values"] == [{"name": "deep", "value": False}, {"name": "station", "value": "south"}]
 
 
@@ -63,7 +54,7 @@ def test_an_observer_that_raises_stops_nothing(memory: Any, caplog: pytest.LogCa
     seen: list[Any] = []
     memory.session.add_observer(lambda notice: 1 / 0)
     memory.session.add_observer(seen.append)
-    extension = memory.add_made("alpha", lambda number: Actor(), tools=["work"])
+    extension = memory.add(Actor, name="alpha")
     with caplog.at_level(logging.ERROR, "broker.host"):
         memory.settle(extension.start())
     assert extension.health is Health.READY
@@ -79,18 +70,18 @@ def test_an_observer_can_be_removed_also_by_itself(memory: Any) -> None:
         remove()
 
     remove = memory.session.add_observer(once)
-    memory.settle(memory.add_made("alpha", lambda number: Actor(), tools=["work"]).start())
+    memory.start(Actor, name="alpha")
     remove()
     assert seen == memory.notices[:1]
 
 
 def test_the_newest_diagnostics_are_kept_and_the_rest_counted(memory: Any) -> None:
-    extension = memory.add_made("alpha", lambda number: Actor(), tools=["work"])
+    extension = memory.add(Actor, name="alpha")
     memory.settle(extension.start())
-    (actor,) = memory.driver.spawned
+    (actor,) = memory.processes
     for n in range(MAX_DIAGNOSTICS + 10):
         actor.send_stderr(f"line {n}\n".encode())
-    memory.driver.run()
+    memory.run()
     assert len(memory.session.diagnostics) == MAX_DIAGNOSTICS
     assert memory.session.diagnostics_dropped == 10
     assert memory.session.diagnostics[0] == Diagnostic("alpha", 1, "stderr", "line 10")
@@ -99,9 +90,8 @@ def test_the_newest_diagnostics_are_kept_and_the_rest_counted(memory: Any) -> No
 
 @pytest.mark.spec("octet.process.stderr-diagnostics")
 def test_stderr_becomes_safe_bounded_lines(memory: Any) -> None:
-    extension = memory.add_made("alpha", lambda number: Actor(), tools=["work"])
-    memory.settle(extension.start())
-    (actor,) = memory.driver.spawned
+    extension = memory.start(Actor, name="alpha")
+    (actor,) = memory.processes
     for data in (b"sp", b"lit\r\n\xff\xfe\x1b[31m\n", b"x" * (MAX_STDERR_LINE_BYTES * 3), b"y\nno line end"):
         actor.send_stderr(data)
     memory.settle(extension.stop())
@@ -119,11 +109,8 @@ def test_diagnostics_about_an_extension_are_bounded_and_printable(memory: Any) -
             actor.request(n, "bus/subscribe", {"binding_id": "\x1b[2J" + "x" * 3_000, "topic": "bus.a.b\u202e"})
         actor.answer(message["id"], {"content": [], "is_error": False, "metadata": None})
 
-    extension = memory.add_made(
-        "alpha", lambda number: Actor({"tool/call": act}, capabilities=("event_bus",)), tools=["work"]
-    )
-    memory.settle(extension.start())
-    memory.settle(extension.call("work", {}))
+    memory.start(lambda: Actor({"tool/call": act}, capabilities=("event_bus",)), name="alpha")
+    memory.call("alpha", "work")
     assert memory.diagnostics()
     for text in memory.diagnostics():
         assert text.isprintable()
@@ -131,11 +118,9 @@ def test_diagnostics_about_an_extension_are_bounded_and_printable(memory: Any) -
 
 
 def test_exit_reasons_are_bounded_whatever_the_process_wrote(memory: Any) -> None:
-    extension = memory.add_made(
-        "alpha", lambda number: Actor({"initialize": exits(1, b"\x00" * 50_000)}), tools=["work"]
-    )
+    extension = memory.add(lambda: Actor({"initialize": exits(1, b"\x00" * 50_000)}), name="alpha")
     outcome = extension.start()
-    memory.driver.run()
+    memory.run()
     assert len(str(outcome.error)) < 20_000
 
 
@@ -154,7 +139,7 @@ def test_settings_out_of_range_are_named(wrong: dict[str, Any]) -> None:
 @pytest.mark.spec("octet.initialize.octet-version", "octet.initialize.offered-bound")
 def test_the_offer_carries_the_hosts_own_limits(make_memory: Any) -> None:
     memory = make_memory(max_frame_bytes=5_000, max_concurrent_requests=3, max_tools=7, octet_version="0.9.1")
-    memory.settle(memory.add_made("alpha", lambda number: Actor(), tools=["work"]).start())
-    (params,) = memory.driver.spawned[0].params_of("initialize")
+    memory.start(Actor, name="alpha")
+    (params,) = memory.processes[0].params_of("initialize")
     assert params["contract"]["limits"] == {"max_frame_bytes": 5_000, "max_concurrent_requests": 3, "max_tools": 7}
     assert params["octet_version"] == "0.9.1"

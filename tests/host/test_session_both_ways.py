@@ -14,7 +14,7 @@ from broker.host import Exited, Health, Started
 
 @pytest.mark.spec("octet.method.tool-call")
 def test_a_tool_answers(world: Any) -> None:
-    echo = world.start(Echo, "echo", tools=["echo", "never", "quit"])
+    echo = world.start(Echo)
     assert echo.health is Health.READY
     assert [tool.name for tool in echo.tools] == ["echo", "never", "quit"]
     assert Started("echo", 1, ("echo", "never", "quit")) in world.notices
@@ -25,7 +25,7 @@ def test_a_tool_answers(world: Any) -> None:
 
 @pytest.mark.spec("octet.cancel.caller-released")
 def test_a_cancelled_call_settles_at_once_and_later_ones_work(world: Any) -> None:
-    echo = world.start(Echo, "echo", tools=["echo", "never", "quit"])
+    echo = world.start(Echo)
     call = echo.call("never", {})
     call.cancel("user")
     assert call.done
@@ -36,7 +36,7 @@ def test_a_cancelled_call_settles_at_once_and_later_ones_work(world: Any) -> Non
 
 def test_a_crash_fails_the_call_with_status_and_stderr_and_a_new_generation_serves(world: Any) -> None:
     world.session.random_below = lambda bound: 0
-    echo = world.start(Echo, "echo", tools=["echo", "never", "quit"])
+    echo = world.start(Echo)
     pending = echo.call("never", {})
     fatal = echo.call("quit", {})
     with pytest.raises(ExitedError) as caught:
@@ -53,11 +53,11 @@ def test_a_crash_fails_the_call_with_status_and_stderr_and_a_new_generation_serv
 
 @pytest.mark.spec("octet.bus.ack-before-event")
 def test_processes_and_a_plugin_share_one_bus(world: Any) -> None:
-    plugin = world.session.attach("plugin")
+    plugin = world.attach("plugin")
     plugin.subscribe("bus.publisher.count")
-    collector = world.start(Collector, "collector", tools=["collected"])
-    publisher = world.start(Publisher, "publisher", tools=["publish"])
-    world.until(lambda: "collector" in [peer.name for peer in world.session.bus.statistics().peers if peer.active])
+    collector = world.start(Collector)
+    publisher = world.start(Publisher)
+    world.until(lambda: "collector" in [peer.name for peer in world.bus.statistics().peers if peer.active])
     plugin.subscribe("bus.publisher.count")
     for n in (5, 6, 7):
         outcome = world.settle(publisher.call("publish", {"n": n})).metadata["outcome"]
@@ -75,17 +75,17 @@ def test_processes_and_a_plugin_share_one_bus(world: Any) -> None:
 
 
 def test_a_reset_reaches_every_process_and_all_of_them_come_back(world: Any) -> None:
-    collector = world.start(Collector, "collector", tools=["collected"])
-    world.start(Publisher, "publisher", tools=["publish"])
+    collector = world.start(Collector)
+    world.start(Publisher)
     world.until(lambda: "active" in collected(world, collector))
-    world.session.bus.reset()
+    world.bus.reset()
     world.until(lambda: collected(world, collector).count("active") == 2)
     assert collected(world, collector).count("binding") == 2
 
 
 def test_a_reload_moves_the_topic_to_the_new_generation(world: Any) -> None:
-    collector = world.start(Collector, "collector", tools=["collected"])
-    publisher = world.start(Publisher, "publisher", tools=["publish"])
+    collector = world.start(Collector)
+    publisher = world.start(Publisher)
     world.until(lambda: "active" in collected(world, collector))
     world.settle(publisher.call("publish", {"n": 1}))
     world.settle(publisher.reload())
@@ -100,8 +100,8 @@ def test_a_reload_moves_the_topic_to_the_new_generation(world: Any) -> None:
 
 
 def test_an_orderly_close_ends_every_process_with_status_zero(world: Any) -> None:
-    world.start(Echo, "echo", tools=["echo", "never", "quit"])
-    world.start(Collector, "collector", tools=["collected"])
+    world.start(Echo)
+    world.start(Collector)
     pending = world.session.call("echo", "never", {})
     world.settle(world.session.close())
     assert isinstance(pending.error, CancelledError)
@@ -109,23 +109,23 @@ def test_an_orderly_close_ends_every_process_with_status_zero(world: Any) -> Non
     ended = {notice.extension: notice for notice in world.notices if isinstance(notice, Exited)}
     assert {(notice.status, notice.reason, notice.error) for notice in ended.values()} == {(0, "stopped", None)}
     assert sorted(ended) == ["collector", "echo"]
-    assert world.session.bus.closed
+    assert world.bus.closed
 
 
 def test_a_call_times_out_and_the_silent_process_is_ended_after_its_grace(memory: Any) -> None:
     memory.session.random_below = lambda bound: 0
-    echo = memory.start(Echo, "echo", tools=["echo", "never", "quit"])
+    echo = memory.start(Echo)
     call = echo.call("never", {}, timeout_ms=500)
-    memory.driver.advance(499)
+    memory.advance(499)
     assert not call.done
-    memory.driver.advance(1)
+    memory.advance(1)
     assert isinstance(call.error, TimedOutError)
     assert call.error.maximum == 500
-    sent = memory.driver.spawned[0].received[-1]
+    sent = memory.processes[0].received[-1]
     assert (sent["method"], sent["params"]["reason"]) == ("$/cancelRequest", "timeout")
-    memory.driver.advance(1_999)
+    memory.advance(1_999)
     assert echo.generation.number == 1
-    memory.driver.advance(1)
+    memory.advance(1)
     assert [(n.generation, n.status) for n in memory.notices if isinstance(n, Exited)] == [(1, -9)]
     assert echo.generation.number == 2
 

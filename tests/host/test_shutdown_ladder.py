@@ -12,9 +12,7 @@ from broker.host import Exited, Health
 
 
 def start(memory: Any, play: Any, **options: Any) -> Any:
-    extension = memory.add_made("alpha", lambda number: Actor(play, **options), tools=["work"])
-    memory.settle(extension.start())
-    return extension
+    return memory.start(lambda: Actor(play, **options), name="alpha")
 
 
 def stays(actor: Actor, message: dict[str, Any]) -> None:
@@ -27,8 +25,8 @@ def test_answered_and_exited_is_stopped(memory: Any) -> None:
     memory.settle(extension.stop())
     assert memory.exits() == [(1, 0, "stopped")]
     assert extension.health is Health.STOPPED
-    assert memory.driver.spawned[0].heard == ["initialize", "shutdown"]
-    assert memory.driver.spawned[0].params_of("shutdown") == [{}]
+    assert memory.processes[0].heard == ["initialize", "shutdown"]
+    assert memory.processes[0].params_of("shutdown") == [{}]
 
 
 @pytest.mark.spec("octet.shutdown.graceful")
@@ -56,7 +54,7 @@ def test_an_answer_and_at_once_the_end_of_output_still_counts(memory: Any) -> No
 def test_after_the_answer_the_input_ends(memory: Any) -> None:
     extension = start(memory, {"shutdown": stays})
     memory.settle(extension.stop())
-    assert memory.driver.spawned[0].stdin_closed
+    assert memory.processes[0].stdin_closed
     assert memory.exits() == [(1, 0, "stopped")]
 
 
@@ -64,9 +62,9 @@ def test_after_the_answer_the_input_ends(memory: Any) -> None:
 def test_answered_but_never_exited_is_killed_two_seconds_later(memory: Any) -> None:
     extension = start(memory, {"shutdown": stays, "eof": None})
     stop = extension.stop()
-    memory.driver.advance(1_999)
+    memory.advance(1_999)
     assert not stop.done
-    memory.driver.advance(1)
+    memory.advance(1)
     assert memory.exits() == [(1, -9, "acknowledged shutdown but did not exit, and was killed")]
     assert stop.done
 
@@ -75,14 +73,14 @@ def test_answered_but_never_exited_is_killed_two_seconds_later(memory: Any) -> N
 def test_one_that_ignores_everything_is_killed_after_four_seconds(memory: Any) -> None:
     extension = start(memory, {"shutdown": None, "eof": None})
     stop = extension.stop()
-    memory.driver.advance(1_999)
-    assert not memory.driver.spawned[0].stdin_closed
-    memory.driver.advance(1)
-    assert memory.driver.spawned[0].stdin_closed
-    memory.driver.advance(1_999)
+    memory.advance(1_999)
+    assert not memory.processes[0].stdin_closed
+    memory.advance(1)
+    assert memory.processes[0].stdin_closed
+    memory.advance(1_999)
     assert not stop.done
     assert extension.health is Health.DRAINING
-    memory.driver.advance(1)
+    memory.advance(1)
     assert stop.done
     assert memory.exits() == [(1, -9, "was killed without acknowledging shutdown")]
     assert extension.health is Health.STOPPED
@@ -113,18 +111,18 @@ def test_open_and_waiting_calls_end_with_the_reason_shutdown(memory: Any) -> Non
     calls = [extension.call("work", {"n": n}) for n in range(3)]
     for call in calls:
         call.add_callback(lambda call: settled.append(call.error.reason))
-    memory.driver.run()
+    memory.run()
     memory.settle(extension.stop())
     assert settled == ["shutdown"] * 3
     assert [call.error.dispatched for call in calls] == [True, False, False]
-    assert memory.driver.spawned[0].heard == ["initialize", "tool/call", "$/cancelRequest", "shutdown"]
+    assert memory.processes[0].heard == ["initialize", "tool/call", "$/cancelRequest", "shutdown"]
 
 
 @pytest.mark.spec("octet.shutdown.no-new-calls")
 def test_a_call_while_draining_is_refused(memory: Any) -> None:
     extension = start(memory, {"shutdown": None})
     extension.stop()
-    memory.driver.run()
+    memory.run()
     with pytest.raises(ExtensionError, match="alpha does not serve: it is draining"):
         extension.call("work", {})
     with pytest.raises(UsageError, match="cannot be reloaded while it is draining"):
@@ -136,7 +134,7 @@ def test_stopping_twice_or_after_a_crash_does_nothing_more(memory: Any) -> None:
     memory.session.random_below = lambda bound: bound - 1
     extension = start(memory, {"tool/call": exits(1)})
     extension.call("work", {})
-    memory.driver.run()
+    memory.run()
     stop = extension.stop()
     assert stop is extension.stop()
     memory.settle(stop)
@@ -152,8 +150,8 @@ def test_a_crash_while_draining_is_still_an_end(memory: Any) -> None:
     ((number, status, reason),) = memory.exits()
     assert (number, status) == (1, -9)
     assert "not json" in reason or "offset" in reason
-    memory.driver.advance(600_000)
-    assert len(memory.driver.spawned) == 1
+    memory.advance(600_000)
+    assert len(memory.processes) == 1
 
 
 def test_a_process_that_survives_its_killing_is_given_up_and_said(memory: Any) -> None:
@@ -161,9 +159,9 @@ def test_a_process_that_survives_its_killing_is_given_up_and_said(memory: Any) -
     process = extension.generation._process
     process.kill = lambda: None
     stop = extension.stop()
-    memory.driver.advance(5_999)
+    memory.advance(5_999)
     assert not stop.done
-    memory.driver.advance(1)
+    memory.advance(1)
     assert stop.done
     assert memory.exits() == [(1, None, "was killed without acknowledging shutdown")]
     assert "the process was killed but has not ended; it is left behind" in memory.diagnostics()
@@ -175,36 +173,34 @@ def test_a_closed_session_takes_nothing_more(memory: Any) -> None:
     assert memory.session.close() is close
     memory.settle(close)
     assert memory.session.closed
-    assert memory.host.sessions == ()
-    from worlds import manifest
-
+    assert memory.host.host.sessions == ()
     with pytest.raises(UsageError, match="the session is closed"):
-        memory.session.add(manifest("/x", "beta"))
+        memory.add(Actor, name="beta")
     with pytest.raises(UsageError, match="the session is closed"):
-        memory.session.attach("plugin")
+        memory.attach("plugin")
     with pytest.raises(ExtensionError, match="it is stopped"):
         extension.call("work", {})
-    memory.host.close()
+    memory.host.host.close()
     with pytest.raises(UsageError, match="the host is closed"):
         memory.host.open_session("/")
 
 
 def test_a_close_settles_when_the_slowest_has_ended(memory: Any) -> None:
-    memory.add_made("quick", lambda number: Actor(), tools=["work"]).start()
-    memory.add_made("slow", lambda number: Actor({"shutdown": None, "eof": None}), tools=["work"]).start()
-    memory.driver.run()
+    memory.add(Actor, name="quick").start()
+    memory.add(lambda: Actor({"shutdown": None, "eof": None}), name="slow").start()
+    memory.run()
     close = memory.session.close()
-    memory.driver.advance(3_999)
+    memory.advance(3_999)
     assert not close.done
-    memory.driver.advance(1)
+    memory.advance(1)
     assert close.done
-    assert memory.session.bus.closed
+    assert memory.bus.closed
 
 
 def test_cancelled_error_of_a_call_says_that_it_may_have_run(memory: Any) -> None:
     extension = start(memory, {"tool/call": None})
     call = extension.call("work", {})
-    memory.driver.run()
+    memory.run()
     memory.settle(memory.session.close())
     assert isinstance(call.error, CancelledError)
     assert call.error.dispatched

@@ -6,14 +6,13 @@ from itertools import product
 from typing import Any
 
 import pytest
-from worlds import manifest
 
 from broker.errors import TrustError
-from broker.host import Grant, Host, TrustPolicy, Verdict
-from broker.testing import ManualClock, MemoryDriver, ScriptedExtension
+from broker.host import Grant, TrustPolicy, Verdict
+from broker.testing import MemoryHost, ScriptedExtension, make_manifest
 
 PATH = "/projects/tide/.octet/extensions/tide/extension.toml"
-TIDE = manifest(PATH, "tide")
+TIDE = make_manifest("tide", path=PATH)
 
 
 @pytest.mark.spec("octet.manifest.trust-order")
@@ -61,27 +60,16 @@ def test_full_access_trusts_programs_and_nothing_else() -> None:
 
 
 @pytest.mark.spec("octet.manifest.trust-order", "octet.manifest.never-executed")
-def test_what_may_not_be_started_is_not_even_added(tmp_path: Any) -> None:
-    spawned: list[Any] = []
-
-    def make(generation: Any) -> ScriptedExtension:
-        spawned.append(generation)
-        return ScriptedExtension()
-
-    driver = MemoryDriver(ManualClock(), {"tide": make})
-    host = Host(driver, clock=ManualClock(), trust=TrustPolicy(disabled=["ebb"]))
-    session = host.open_session(str(tmp_path))
-    for source, verdict in (("project", "needs workspace trust"), ("global", "needs host authority")):
-        with pytest.raises(TrustError) as caught:
-            session.add(TIDE, source=source)  # type: ignore[arg-type]
-        assert (caught.value.verdict, caught.value.name, caught.value.path) == (verdict, "capability_mismatch", PATH)
-        assert str(caught.value) == f"tide ({source}): {verdict}"
-    with pytest.raises(TrustError, match="disabled"):
-        session.add(manifest("/x/ebb/extension.toml", "ebb"))
-    driver.run()
-    assert (spawned, dict(session.extensions)) == ([], {})
-    start = session.add(TIDE).start()
-    driver.run()
-    assert start.done and start.error is None
-    host.close()
-    driver.run()
+def test_what_may_not_be_started_is_not_even_added() -> None:
+    with MemoryHost(trust=TrustPolicy(disabled=["ebb"])) as host, host.open_session() as session:
+        for source, verdict in (("project", "needs workspace trust"), ("global", "needs host authority")):
+            with pytest.raises(TrustError) as caught:
+                session.add(TIDE, ScriptedExtension, source=source)
+            assert (caught.value.verdict, caught.value.name) == (verdict, "capability_mismatch")
+            assert caught.value.path == PATH
+            assert str(caught.value) == f"tide ({source}): {verdict}"
+        with pytest.raises(TrustError, match="disabled"):
+            session.add(ScriptedExtension, name="ebb")
+        session.run()
+        assert (session.processes, dict(session.session.extensions)) == ([], {})
+        session.start(TIDE, ScriptedExtension)

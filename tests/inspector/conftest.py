@@ -6,14 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from attrs import define, field
 
-from broker import Host
 from broker.errors import BrokerError
-from broker.host import Session, records
+from broker.host import records
 from broker.inspector import Inspection
-from broker.testing import ManualClock, MemoryDriver, ScriptedExtension
-from broker.wire.octet.manifest import parse_manifest
+from broker.testing import ManualClock, MemoryHost, MemorySession, ScriptedExtension
 
 SCHEMA = {"type": "object", "properties": {"who": {"type": "string"}, "loud": {"type": "boolean"}}, "required": ["who"]}
 
@@ -40,39 +37,22 @@ class Greeter(ScriptedExtension):
             self.answer(message["id"], {"content": [text], "is_error": False, "metadata": None})
 
 
-@define
 class World:
-    """One session with its inspection, and what moves it."""
+    """One session with its inspection."""
 
-    clock: ManualClock = field(factory=lambda: ManualClock(unix_ms=1_700_000_000_000))
-    driver: MemoryDriver = field(init=False)
-    session: Session = field(init=False)
-    inspection: Inspection = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.driver = MemoryDriver(self.clock, {"greeter": lambda link: Greeter()})
-        self.session = Host(self.driver, clock=self.clock).open_session("/workspace")
+    def __init__(self, session: MemorySession) -> None:
+        self.memory = session
+        self.session = session.session
+        self.clock = session.clock
         self.inspection = Inspection(self.session)
-        self.session.add_observer(lambda notice: self._note(records.from_notice(notice)))
-        self.session.bus.add_trace(lambda record: self._note(records.from_trace(record)))
-        manifest = b"""
-            name = "greeter"
-            version = "1.0.0"
-            api_version = "0.3"
-            [entrypoint]
-            command = "greeter"
-            [contributes]
-            tools = ["greet", "crash"]
-        """
-        self.session.add(parse_manifest(manifest, path="/greeter/extension.toml")).start()
-        self.driver.run()
+        session.add_observer(lambda notice: self._note(records.from_notice(notice)))
+        session.bus.add_trace(lambda record: self._note(records.from_trace(record)))
+        session.start(Greeter)
 
     async def call(self, extension: str, tool: str, arguments: Any) -> dict[str, Any]:
         """Call a tool, as a person does from the inspector."""
-        call = self.session.call(extension, tool, arguments)
-        self.driver.run()
         try:
-            record = records.from_result(extension, tool, call.result())
+            record = records.from_result(extension, tool, self.memory.call(extension, tool, arguments))
         except BrokerError as error:
             record = records.from_error(extension, tool, error)
         self.inspection.note(record)
@@ -85,7 +65,5 @@ class World:
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    made = World()
-    yield made
-    made.session.close()
-    made.driver.run()
+    with MemoryHost(clock=ManualClock(unix_ms=1_700_000_000_000), patience_ms=0) as host:
+        yield World(host.open_session())

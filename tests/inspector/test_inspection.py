@@ -21,10 +21,10 @@ def test_extensions_their_generation_and_health(world: World) -> None:
     assert inspection.extensions() == [ExtensionRow("greeter", "octet 0.3", 1, "ready", 2, False)]
     call = world.session.call("greeter", "crash", {})
     assert inspection.extensions()[0].open_calls
-    world.driver.run()
+    world.memory.run()
     assert call.done
     assert inspection.extensions() == [ExtensionRow("greeter", "octet 0.3", 0, "backoff", 0, False)]
-    world.driver.advance(250)
+    world.memory.advance(250)
     assert inspection.extensions() == [ExtensionRow("greeter", "octet 0.3", 2, "ready", 2, False)]
 
 

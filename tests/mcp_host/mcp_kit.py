@@ -74,11 +74,9 @@ def echo() -> None:
         reply(call, call["params"]["arguments"].get("text", ""))
 
 
-def script(directory: Path, body: str, name: str = "rogue") -> tuple[str, tuple[str, ...]]:
-    """Write a server whose program is ``body``; its command and arguments."""
-    path = directory / f"{name}.py"
-    path.write_text(
+def program(body: str) -> str:
+    """The text of a program that does ``body`` with all of this."""
+    return (
         "import os, signal, subprocess, sys, time, json\n"
         f"sys.path.insert(0, {str(Path(__file__).parent)!r})\nfrom mcp_kit import *\n{body}\n"
     )
-    return sys.executable, ("-IS", str(path))

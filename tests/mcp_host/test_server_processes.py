@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import os
 import sys
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
+from mcp_kit import program
 
 from broker.adapters.aio import AsyncHost, AsyncSession
 from broker.adapters.blocking import BlockingHost
@@ -29,7 +30,8 @@ from broker.errors import (
     UsageError,
 )
 from broker.host import HostSettings
-from broker.host.notices import Diagnostic, Exited, Started
+from broker.host.notices import Diagnostic
+from broker.testing import ProcessSession, write_server
 from broker.wire.mcp.requests import Progress
 from broker.wire.odek.approval import ApprovalRequest
 from broker.wire.odek.config import ServerConfig
@@ -39,24 +41,13 @@ Server = Callable[..., ServerConfig]
 Play = Callable[..., Any]
 
 
-def _kit() -> Any:
-    if "mcp_kit" not in sys.modules:
-        spec = importlib.util.spec_from_file_location("mcp_kit", Path(__file__).with_name("mcp_kit.py"))
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["mcp_kit"] = module
-        spec.loader.exec_module(module)
-    return sys.modules["mcp_kit"]
-
-
 @pytest.fixture
 def server(tmp_path: Path) -> Server:
     """The configuration of a server whose program is the given text."""
 
     def make(body: str = "start()\necho()", name: str = "srv", **config: Any) -> ServerConfig:
-        command, args = _kit().script(tmp_path, body, name)
-        given: dict[str, Any] = {"source": "operator", "command": command, "args": args, **config}
-        return ServerConfig(name=name, **given)
+        given = write_server(tmp_path / "servers" / name, program(body), name=name)
+        return evolve(given, **config)
 
     return make
 
@@ -93,6 +84,12 @@ def play() -> Play:
     return run
 
 
+@pytest.fixture
+def session(broker_processes: Callable[..., ProcessSession]) -> ProcessSession:
+    """A session over real processes."""
+    return broker_processes(settings=QUICK)
+
+
 def running(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -118,57 +115,45 @@ def pids_in(path: Path, count: int) -> list[int]:
 # -- starting ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_server_that_exits_before_it_answers(server: Server, play: Play) -> None:
-    async def part(session: AsyncSession) -> None:
-        before = time.monotonic()
-        with pytest.raises(ExitedError) as caught:
-            await session.start_server(server("sys.stderr.write('no API key\\n'); sys.exit(3)"))
-        assert time.monotonic() - before < 2
-        assert (caught.value.status, caught.value.stderr_tail) == (3, "no API key")
-
-    play(part)
+def test_a_server_that_exits_before_it_answers(server: Server, session: ProcessSession) -> None:
+    before = time.monotonic()
+    with pytest.raises(ExitedError) as caught:
+        session.start(server("sys.stderr.write('no API key\\n'); sys.exit(3)"))
+    assert time.monotonic() - before < 2
+    assert (caught.value.status, caught.value.stderr_tail) == (3, "no API key")
 
 
-def test_a_server_that_exits_right_after_its_answer(server: Server, play: Play) -> None:
+def test_a_server_that_exits_right_after_its_answer(server: Server, session: ProcessSession) -> None:
     """What is written to a process that is gone fails the start, not the host."""
     body = (
         "m = receive()\nsend(id=m['id'], result={'protocolVersion': '2025-03-26', 'capabilities': {'tools': {}}, "
         "'serverInfo': {'name': 'x', 'version': '0'}})\nos._exit(4)"
     )
-
-    async def part(session: AsyncSession) -> None:
-        with pytest.raises(ExitedError) as caught:
-            await session.start_server(server(body))
-        assert caught.value.status == 4
-
-    play(part)
+    with pytest.raises(ExitedError) as caught:
+        session.start(server(body))
+    assert caught.value.status == 4
 
 
 @pytest.mark.spec("odek.transport.compatible-version")
-def test_another_version_stops_the_process(server: Server, play: Play) -> None:
+def test_another_version_stops_the_process(server: Server, session: ProcessSession) -> None:
     body = (
         "sys.stderr.write(f'{os.getpid()}\\n')\nm = receive()\n"
         "send(id=m['id'], result={'protocolVersion': '2099-01-01', 'capabilities': {}, 'serverInfo': {}})\n"
         "time.sleep(60)"
     )
-
-    async def part(session: AsyncSession) -> int:
-        with pytest.raises(NegotiationError, match="2099-01-01"):
-            await session.start_server(server(body))
-        return int(next(d.text for d in session.session.diagnostics if d.source == "stderr"))
-
-    assert_gone(play(part))
+    with pytest.raises(NegotiationError, match="2099-01-01"):
+        session.start(server(body))
+    pids = int(next(d.text for d in session.session.diagnostics if d.source == "stderr"))
+    session.host.close()
+    assert_gone(pids)
 
 
 @pytest.mark.parametrize("name", ["read file", "a.b", "x" * 65, "", "é"])
 @pytest.mark.spec("odek.names.one-bad-name")
-def test_a_bad_name_is_found_at_the_start(server: Server, play: Play, name: str) -> None:
-    async def part(session: AsyncSession) -> None:
-        with pytest.raises(CatalogueError) as caught:
-            await session.start_server(server(f"start('fine', {name!r})\necho()"))
-        assert [fault.path for fault in caught.value.faults] == ["tools[1].name"]
-
-    play(part)
+def test_a_bad_name_is_found_at_the_start(server: Server, session: ProcessSession, name: str) -> None:
+    with pytest.raises(CatalogueError) as caught:
+        session.start(server(f"start('fine', {name!r})\necho()"))
+    assert [fault.path for fault in caught.value.faults] == ["tools[1].name"]
 
 
 @pytest.mark.spec("odek.config.command")
@@ -181,19 +166,15 @@ def test_a_bad_name_is_found_at_the_start(server: Server, play: Play, name: str)
         ({"args": ("a\0b",)}, "cannot be started: embedded null byte"),
     ],
 )
-def test_what_cannot_be_started(server: Server, play: Play, config: dict[str, Any], text: str) -> None:
+def test_what_cannot_be_started(server: Server, session: ProcessSession, config: dict[str, Any], text: str) -> None:
     """Fault 18: and no descriptor is left open."""
-
-    async def part(session: AsyncSession) -> None:
-        await session.start_server(server(name="warm"))
-        await session.stop_server("warm")
-        before = len(os.listdir("/proc/self/fd"))
-        with pytest.raises(SetupError) as caught:
-            await session.start_server(server(**config))
-        assert text in str(caught.value)
-        assert len(os.listdir("/proc/self/fd")) == before
-
-    play(part)
+    session.start(server(name="warm"))
+    session.stop("warm")
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(SetupError) as caught:
+        session.start(server(**config))
+    assert text in str(caught.value)
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 @pytest.mark.spec("odek.config.command")
@@ -283,156 +264,122 @@ def test_a_cancelled_start_leaves_no_process(server: Server, play: Play, tmp_pat
 
 
 @pytest.mark.spec("odek.transport.eof", "odek.transport.drain-before-exit", "odek.transport.last-line")
-def test_an_exit_in_the_middle_of_calls(server: Server, play: Play) -> None:
+def test_an_exit_in_the_middle_of_calls(server: Server, session: ProcessSession) -> None:
     """Fault 17 and G11, G12: the last answer counts, even without LF; the rest fails within a second."""
     body = (
         "start()\na, b, c = next_request(), next_request(), next_request()\nreply(a, 'x' * 1000000)\n"
         "sys.stderr.write('out of memory\\n')\nwrite(encode(id=b['id'], result=text('last')))\nos._exit(9)"
     )
-
-    async def part(session: AsyncSession) -> None:
-        await session.start_server(server(body, max_result_chars=1_000_000))
-        before = time.monotonic()
-        first, second, third = await asyncio.gather(
-            *(session.call_server("srv", "work") for _ in range(3)), return_exceptions=True
-        )
-        assert time.monotonic() - before < 1
-        assert (len(first.text), second.text) == (1_000_000, "last")
-        assert isinstance(third, ExitedError)
-        assert (third.status, third.stderr_tail, third.tool) == (9, "out of memory", "work")
-        before = time.monotonic()
-        with pytest.raises(ExitedError):
-            await session.call_server("srv", "work")
-        assert time.monotonic() - before < 0.1
-
-    play(part)
+    session.start(server(body, max_result_chars=1_000_000))
+    before = time.monotonic()
+    first, second, third = (session.begin_server("srv", "work") for _ in range(3))
+    session.until(lambda: third.done)
+    assert time.monotonic() - before < 1
+    assert (len(first.result().text), second.result().text) == (1_000_000, "last")
+    error = third.error
+    assert isinstance(error, ExitedError)
+    assert (error.status, error.stderr_tail, error.tool) == (9, "out of memory", "work")
+    before = time.monotonic()
+    with pytest.raises(ExitedError):
+        session.call_server("srv", "work")
+    assert time.monotonic() - before < 0.1
 
 
 @pytest.mark.spec("odek.transport.own-group")
-def test_a_helper_that_holds_the_output_does_not_hide_the_exit(server: Server, play: Play, tmp_path: Path) -> None:
+def test_a_helper_that_holds_the_output_does_not_hide_the_exit(
+    server: Server, session: ProcessSession, tmp_path: Path
+) -> None:
     """G14: the helper is in the group, and goes with it."""
     body = (
         "start()\nc = next_request()\np = subprocess.Popen(['sleep', '60'], stdin=subprocess.DEVNULL)\n"
         f"open({str(tmp_path / 'pid')!r}, 'w').write(str(p.pid))\nos._exit(2)"
     )
-
-    async def part(session: AsyncSession) -> list[int]:
-        await session.start_server(server(body))
-        before = time.monotonic()
-        with pytest.raises(ExitedError) as caught:
-            await session.call_server("srv", "work")
-        assert time.monotonic() - before < 2
-        assert caught.value.status == 2
-        return pids_in(tmp_path / "pid", 1)
-
-    assert_gone(*play(part))
+    session.start(server(body))
+    before = time.monotonic()
+    with pytest.raises(ExitedError) as caught:
+        session.call_server("srv", "work")
+    assert time.monotonic() - before < 2
+    assert caught.value.status == 2
+    pids = pids_in(tmp_path / "pid", 1)
+    session.host.close()
+    assert_gone(*pids)
 
 
 @pytest.mark.spec("odek.limits.line-over-bound", "odek.limits.line-memory")
-def test_an_endless_line_ends_the_server(server: Server, play: Play) -> None:
+def test_an_endless_line_ends_the_server(server: Server, session: ProcessSession) -> None:
     """Fault 14: 96 MiB without LF at a bound of 1 MiB."""
     body = "start()\nnext_request()\nfor _ in range(96): write(b'x' * 1048576)\ntime.sleep(60)"
-
-    async def part(session: AsyncSession) -> None:
-        await session.start_server(server(body, max_response_bytes=1_048_576))
-        before = time.monotonic()
-        with pytest.raises(ProtocolError) as caught:
-            await session.call_server("srv", "work")
-        assert time.monotonic() - before < 5
-        assert (caught.value.limit, caught.value.maximum) == ("max_response_bytes", 1_048_576)
-        assert 1_048_576 < (caught.value.observed or 0) < 3_000_000
-
-    play(part)
+    session.start(server(body, max_response_bytes=1_048_576))
+    before = time.monotonic()
+    with pytest.raises(ProtocolError) as caught:
+        session.call_server("srv", "work")
+    assert time.monotonic() - before < 5
+    assert (caught.value.limit, caught.value.maximum) == ("max_response_bytes", 1_048_576)
+    assert 1_048_576 < (caught.value.observed or 0) < 3_000_000
 
 
 @pytest.mark.spec("odek.limits.line-at-bound")
 @pytest.mark.parametrize("size", [65_535, 65_536, 65_537, 1_048_576])
-def test_a_line_of_exactly_the_limit(server: Server, play: Play, size: int) -> None:
+def test_a_line_of_exactly_the_limit(server: Server, session: ProcessSession, size: int) -> None:
     body = (
         f"start()\nc = next_request()\nn = {size} - len(encode(id=c['id'], result=text('')))\nreply(c, 'x' * n)\n"
         f"c = next_request()\nn = {size} + 1 - len(encode(id=c['id'], result=text('')))\nreply(c, 'x' * n)\nreceive()"
     )
-
-    async def part(session: AsyncSession) -> None:
-        await session.start_server(server(body, max_response_bytes=size, max_result_chars=1_000_000))
-        assert (await session.call_server("srv", "work")).observed_chars > size - 200
-        with pytest.raises(ProtocolError):
-            await session.call_server("srv", "work")
-
-    play(part)
+    session.start(server(body, max_response_bytes=size, max_result_chars=1_000_000))
+    assert session.call_server("srv", "work").observed_chars > size - 200
+    with pytest.raises(ProtocolError):
+        session.call_server("srv", "work")
 
 
 @pytest.mark.spec("odek.transport.stderr-drained")
-def test_much_on_stderr_stops_nothing(server: Server, play: Play) -> None:
-    async def part(session: AsyncSession) -> None:
-        await session.start_server(server("sys.stderr.write(('x' * 99 + '\\n') * 20000)\nstart()\necho()"))
-        assert (await session.call_server("srv", "work", {"text": "hi"})).text == "hi"
-
-    play(part)
+def test_much_on_stderr_stops_nothing(server: Server, session: ProcessSession) -> None:
+    session.start(server("sys.stderr.write(('x' * 99 + '\\n') * 20000)\nstart()\necho()"))
+    assert session.call_server("srv", "work", {"text": "hi"}).text == "hi"
 
 
 @pytest.mark.spec("odek.transport.junk-line", "odek.transport.byte-order-mark", "odek.transport.invalid-utf8")
-def test_noise_around_the_protocol(server: Server, play: Play) -> None:
+def test_noise_around_the_protocol(server: Server, session: ProcessSession) -> None:
     body = (
         "write(b'\\xef\\xbb\\xbf> srv@1.0 start\\r\\n\\x1b[32mready\\x1b[0m\\n\\n\\xff\\xfe\\n[dotenv] 3 loaded\\n')\n"
         "start()\nwhile True:\n    c = next_request()\n    write(b'debug: calling\\n')\n"
         "    reply(c, c['params']['name'])"
     )
-
-    async def part(session: AsyncSession) -> list[str]:
-        await session.start_server(server(body))
-        assert (await session.call_server("srv", "work")).text == "work"
-        return [d.text for d in session.session.diagnostics if d.source == "wire"]
-
-    told = play(part)
+    session.start(server(body))
+    assert session.call_server("srv", "work").text == "work"
+    told = [d.text for d in session.session.diagnostics if d.source == "wire"]
     assert len(told) == 5
     assert all(text.isprintable() for text in told)
     assert "debug: calling" in told[-1]
 
 
-def test_a_message_in_many_pieces_and_many_in_one(server: Server, play: Play) -> None:
+def test_a_message_in_many_pieces_and_many_in_one(server: Server, session: ProcessSession) -> None:
     body = (
         "start()\ndef answer(call, value): return encode(id=call['id'], result=text(value)) + b'\\n'\n"
         "a, b = next_request(), next_request()\ndata = answer(b, 'é\\u2028🚀') + answer(a, 'a')\n"
         "for n in range(len(data)): write(data[n:n+1])\n"
         "a, b = next_request(), next_request()\nwrite(answer(b, 'b') + answer(a, 'a'))\nreceive()"
     )
-
-    async def part(session: AsyncSession) -> list[str]:
-        await session.start_server(server(body))
-        outputs = []
-        for _ in range(2):
-            outputs += await asyncio.gather(*(session.call_server("srv", "work") for _ in range(2)))
-        return [output.text for output in outputs]
-
-    assert play(part) == ["a", "é\u2028🚀", "a", "b"]
+    session.start(server(body))
+    for texts in (["a", "é\u2028🚀"], ["a", "b"]):
+        calls = [session.begin_server("srv", "work") for _ in range(2)]
+        assert [session.settle(call).text for call in calls] == texts
 
 
-def test_many_large_calls_to_a_slow_reader(server: Server, play: Play) -> None:
+def test_many_large_calls_to_a_slow_reader(server: Server, session: ProcessSession) -> None:
     """One writer: the server reads whole messages, however slowly."""
     body = "start()\nwhile True:\n    c = next_request()\n    reply(c, str(len(c['params']['arguments']['text'])))"
-
-    async def part(session: AsyncSession) -> list[str]:
-        await session.start_server(server(body))
-        calls = (session.call_server("srv", "work", {"text": chr(97 + n % 26) * (200_000 + n)}) for n in range(50))
-        return [output.text for output in await asyncio.gather(*calls)]
-
-    assert play(part) == [str(200_000 + n) for n in range(50)]
+    session.start(server(body))
+    calls = [session.begin_server("srv", "work", {"text": chr(97 + n % 26) * (200_000 + n)}) for n in range(50)]
+    assert [session.settle(call).text for call in calls] == [str(200_000 + n) for n in range(50)]
 
 
 @pytest.mark.spec("odek.transport.stalled-reader", "odek.transport.unknown-outcome", "odek.transport.not-dispatched")
-def test_a_server_that_reads_no_more(server: Server, play: Play) -> None:
+def test_a_server_that_reads_no_more(server: Server, session: ProcessSession) -> None:
     """Fault 5, 6 and 7: what is half in the pipe may have arrived, what is behind it has not."""
-
-    async def part(session: AsyncSession) -> list[Any]:
-        await session.start_server(server("start()\ntime.sleep(60)"))
-        calls = [
-            session.call_server("srv", "work", {"text": "x" * 131_072}, timeout=0.2),
-            session.call_server("srv", "work", {"text": "y"}, timeout=0.2),
-        ]
-        return list(await asyncio.gather(*calls, return_exceptions=True))
-
-    first, second = play(part)
+    session.start(server("start()\ntime.sleep(60)"))
+    calls = [session.begin_server("srv", "work", {"text": text}, timeout_ms=200) for text in ("x" * 131_072, "y")]
+    session.until(lambda: all(call.done for call in calls))
+    first, second = (call.error for call in calls)
     assert isinstance(first, TimedOutError) and isinstance(second, TimedOutError)
     assert (first.dispatched, second.dispatched) == (True, False)
 
@@ -443,20 +390,16 @@ def test_a_server_that_reads_no_more(server: Server, play: Play) -> None:
 @pytest.mark.spec(
     "odek.limits.timeout-process-lives", "odek.limits.timeout-late-answer", "odek.limits.timeout-cancelled"
 )
-def test_a_late_answer_is_nobodys(server: Server, play: Play) -> None:
+def test_a_late_answer_is_nobodys(server: Server, session: ProcessSession) -> None:
     body = (
         "start()\na = next_request()\nn = receive()\nreply(a, 'late')\nb = next_request()\n"
         "reply(b, n['method'] + ' ' + str(n['params']['requestId'] == a['id']))\nreceive()"
     )
-
-    async def part(session: AsyncSession) -> str:
-        await session.start_server(server(body))
-        with pytest.raises(TimedOutError) as caught:
-            await session.call_server("srv", "work", timeout=0.1)
-        assert (caught.value.dispatched, caught.value.maximum) == (True, 100)
-        return (await session.call_server("srv", "work")).text
-
-    assert play(part) == "notifications/cancelled True"
+    session.start(server(body))
+    with pytest.raises(TimedOutError) as caught:
+        session.call_server("srv", "work", timeout_ms=100)
+    assert (caught.value.dispatched, caught.value.maximum) == (True, 100)
+    assert session.call_server("srv", "work").text == "notifications/cancelled True"
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf")])
@@ -483,36 +426,33 @@ def test_cancelling_the_task_cancels_the_call(fixture_server: Server, play: Play
 
 
 @pytest.mark.spec("odek.server.fixtures", "odek.limits.result-refs-first", "odek.artifact-ref.hash-match")
-def test_the_six_fixture_tools(fixture_server: Server, play: Play) -> None:
-    async def part(session: AsyncSession) -> None:
-        started = await session.start_server(fixture_server(max_result_chars=1_000))
-        names = ["echo", "large_result", "artifact_result", "bad_artifact", "slow", "error_result"]
-        assert [tool.name for tool in started.tools] == names
-        call = session.call_server
-        assert (await call("fixture", "echo", {"text": "né", "unknown": 1})).text == "né"
-        large = await call("fixture", "large_result")
-        assert (len(large.text), large.truncated, large.observed_chars) == (1_000, True, 5_000)
-        assert large.text.endswith(
-            '\n[odek: result truncated — server "fixture" tool "large_result" produced 5000 chars, exceeding the '
-            "configured max_result_chars=1000; the full result is available via the retained artifact references, "
-            "if any]"
-        )
-        output = await call("fixture", "artifact_result", {"text": "y" * 5_000})
-        line = '- artifact "report-1" (text/plain, 31 bytes, sha256 8f178203af64…): Full CI test results (JUnit XML)'
-        assert line in output.text
-        assert (len(output.text), output.artifact_count) == (1_000, 1)
-        part = await session.read_artifact("report-1", offset=5, limit=5)
-        assert (part.data, part.size) == (b"pkg/a", 31)
-        for fault in ("digest", "size", "outside", "traversal", "missing", "http", "schema"):
-            with pytest.raises(ArtifactError) as caught:
-                await call("fixture", "bad_artifact", {"fault": fault})
-            assert (caught.value.extension, caught.value.tool) == ("fixture", "bad_artifact")
-        assert (await call("fixture", "slow", {"seconds": 0.01})).text == "done"
-        failed = await call("fixture", "error_result", {"text": "no"})
-        assert (failed.is_error, failed.text) == (True, "no")
-        assert session.session.artifacts.ids == ("report-1",)
-
-    play(part)
+def test_the_six_fixture_tools(fixture_server: Server, session: ProcessSession) -> None:
+    started = session.start(fixture_server(max_result_chars=1_000))
+    names = ["echo", "large_result", "artifact_result", "bad_artifact", "slow", "error_result"]
+    assert [tool.name for tool in started.tools] == names
+    call = session.call_server
+    assert call("fixture", "echo", {"text": "né", "unknown": 1}).text == "né"
+    large = call("fixture", "large_result")
+    assert (len(large.text), large.truncated, large.observed_chars) == (1_000, True, 5_000)
+    assert large.text.endswith(
+        '\n[odek: result truncated — server "fixture" tool "large_result" produced 5000 chars, exceeding the '
+        "configured max_result_chars=1000; the full result is available via the retained artifact references, "
+        "if any]"
+    )
+    output = call("fixture", "artifact_result", {"text": "y" * 5_000})
+    line = '- artifact "report-1" (text/plain, 31 bytes, sha256 8f178203af64…): Full CI test results (JUnit XML)'
+    assert line in output.text
+    assert (len(output.text), output.artifact_count) == (1_000, 1)
+    part = session.settle(session.session.read_artifact("report-1", offset=5, limit=5))
+    assert (part.data, part.size) == (b"pkg/a", 31)
+    for fault in ("digest", "size", "outside", "traversal", "missing", "http", "schema"):
+        with pytest.raises(ArtifactError) as caught:
+            call("fixture", "bad_artifact", {"fault": fault})
+        assert (caught.value.extension, caught.value.tool) == ("fixture", "bad_artifact")
+    assert call("fixture", "slow", {"seconds": 0.01}).text == "done"
+    failed = call("fixture", "error_result", {"text": "no"})
+    assert (failed.is_error, failed.text) == (True, "no")
+    assert session.session.artifacts.ids == ("report-1",)
 
 
 def test_progress_and_the_wrapper(server: Server, play: Play) -> None:
@@ -532,38 +472,25 @@ def test_progress_and_the_wrapper(server: Server, play: Play) -> None:
     assert [progress.progress for progress in seen] == [1]
 
 
-def test_a_fifo_as_artifact_blocks_nothing(server: Server, play: Play, tmp_path: Path) -> None:
+def test_a_fifo_as_artifact_blocks_nothing(server: Server, session: ProcessSession, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     ref = {"schema": "odek.artifact-ref/v1", "id": "f", "uri": f"file://{tmp_path}/fifo", "media_type": "x/y"}
     envelope = json.dumps({"schema": "odek.tool-result/v1", "text": "", "artifacts": [ref]})
-
-    async def part(session: AsyncSession) -> None:
-        await session.start_server(
-            server(f"start()\nreply(next_request(), {envelope!r})\nreceive()", artifact_roots=(str(tmp_path),))
-        )
-        before = time.monotonic()
-        with pytest.raises(ArtifactError, match="it is not a regular file"):
-            await session.call_server("srv", "work")
-        assert time.monotonic() - before < 1
-
-    play(part)
+    session.start(server(f"start()\nreply(next_request(), {envelope!r})\nreceive()", artifact_roots=(str(tmp_path),)))
+    before = time.monotonic()
+    with pytest.raises(ArtifactError, match="it is not a regular file"):
+        session.call_server("srv", "work")
+    assert time.monotonic() - before < 1
 
 
-def test_the_tools_change_while_it_runs(server: Server, play: Play) -> None:
+def test_the_tools_change_while_it_runs(server: Server, session: ProcessSession) -> None:
     body = (
         "start('old')\nsend(method='notifications/tools/list_changed')\n"
         "m = next_request('tools/list')\nsend(id=m['id'], result={'tools': [{'name': 'new'}]})\necho()"
     )
-
-    async def part(session: AsyncSession) -> str:
-        started = await session.start_server(server(body))
-        changed = asyncio.Event()
-        session.add_observer(lambda notice: changed.set() if isinstance(notice, Started) else None)
-        if [tool.name for tool in started.tools] != ["new"]:
-            await changed.wait()
-        return (await session.call_server("srv", "new", {"text": "hi"})).text
-
-    assert play(part) == "hi"
+    started = session.start(server(body))
+    session.until(lambda: [tool.name for tool in started.tools] == ["new"])
+    assert session.call_server("srv", "new", {"text": "hi"}).text == "hi"
 
 
 # -- the end -----------------------------------------------------------------------------------------------------------
@@ -578,20 +505,19 @@ while True: time.sleep(60)
 
 
 @pytest.mark.spec("odek.transport.shutdown", "odek.transport.own-group")
-def test_what_ignores_everything_is_killed_with_its_helpers(server: Server, play: Play, tmp_path: Path) -> None:
-    async def part(session: AsyncSession) -> list[int]:
-        exits: list[int | None] = []
-        session.add_observer(lambda notice: exits.append(notice.status) if isinstance(notice, Exited) else None)
-        await session.start_server(server(STUBBORN.format(path=str(tmp_path / "pids")), "stubborn"))
-        await session.start_server(server(name="fine"))
-        before = time.monotonic()
-        await session.stop_server("stubborn")
-        assert 0.4 <= time.monotonic() - before < 2
-        assert exits == [-9]
-        assert (await session.call_server("fine", "work", {"text": "unharmed"})).text == "unharmed"
-        return pids_in(tmp_path / "pids", 2)
-
-    assert_gone(*play(part))
+def test_what_ignores_everything_is_killed_with_its_helpers(
+    server: Server, session: ProcessSession, tmp_path: Path
+) -> None:
+    session.start(server(STUBBORN.format(path=str(tmp_path / "pids")), "stubborn"))
+    session.start(server(name="fine"))
+    before = time.monotonic()
+    session.stop("stubborn")
+    assert 0.4 <= time.monotonic() - before < 2
+    assert [status for _, status, _ in session.exits()] == [-9]
+    assert session.call_server("fine", "work", {"text": "unharmed"}).text == "unharmed"
+    pids = pids_in(tmp_path / "pids", 2)
+    session.host.close()
+    assert_gone(*pids)
 
 
 @pytest.mark.spec("odek.transport.shutdown")
@@ -604,16 +530,11 @@ def test_what_ignores_everything_is_killed_with_its_helpers(server: Server, play
         ("start()\nwhile True: time.sleep(60)", -15),
     ],
 )
-def test_how_a_server_is_asked_to_end(server: Server, play: Play, body: str, status: int) -> None:
-    async def part(session: AsyncSession) -> list[int | None]:
-        exits: list[int | None] = []
-        session.add_observer(lambda notice: exits.append(notice.status) if isinstance(notice, Exited) else None)
-        await session.start_server(server(body))
-        await session.stop_server("srv")
-        await session.stop_server("srv")
-        return exits
-
-    assert play(part) == [status]
+def test_how_a_server_is_asked_to_end(server: Server, session: ProcessSession, body: str, status: int) -> None:
+    session.start(server(body))
+    session.stop("srv")
+    session.stop("srv")
+    assert [ended for _, ended, _ in session.exits()] == [status]
 
 
 def test_servers_end_in_any_order_and_from_any_task(server: Server, play: Play) -> None:
@@ -627,16 +548,13 @@ def test_servers_end_in_any_order_and_from_any_task(server: Server, play: Play) 
     play(part)
 
 
-def test_a_failing_server_is_not_started_over_and_over(server: Server, play: Play, tmp_path: Path) -> None:
+def test_a_failing_server_is_not_started_over_and_over(server: Server, broker_processes: Any, tmp_path: Path) -> None:
     body = f"open({str(tmp_path / 'starts')!r}, 'a').write('x')\nsys.exit(1)"
-
-    async def part(session: AsyncSession) -> None:
-        end = time.monotonic() + 1
-        while time.monotonic() < end:
-            with pytest.raises(ExitedError):
-                await session.start_server(server(body))
-
-    play(part, settings=HostSettings(restart_base_ms=100))
+    session = broker_processes(settings=HostSettings(restart_base_ms=100))
+    end = time.monotonic() + 1
+    while time.monotonic() < end:
+        with pytest.raises(ExitedError):
+            session.start(server(body))
     assert len((tmp_path / "starts").read_text()) <= 5
 
 
@@ -679,9 +597,6 @@ def test_two_hosts_at_once(fixture_server: Server) -> None:
 
 
 @pytest.mark.spec("odek.transport.stderr-drained")
-def test_diagnostics_say_whose_they_are(server: Server, play: Play) -> None:
-    async def part(session: AsyncSession) -> list[Diagnostic]:
-        await session.start_server(server("sys.stderr.write('\\x1b[31mred\\n'); sys.stderr.flush()\nstart()\necho()"))
-        return list(session.session.diagnostics)
-
-    assert play(part) == [Diagnostic("srv", 1, "stderr", "\\x1b[31mred")]
+def test_diagnostics_say_whose_they_are(server: Server, session: ProcessSession) -> None:
+    session.start(server("sys.stderr.write('\\x1b[31mred\\n'); sys.stderr.flush()\nstart()\necho()"))
+    assert list(session.session.diagnostics) == [Diagnostic("srv", 1, "stderr", "\\x1b[31mred")]

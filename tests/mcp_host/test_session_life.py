@@ -10,6 +10,7 @@ from broker.bus import Field
 from broker.errors import ExitedError, InvalidParamsError, TimedOutError
 from broker.host import Diagnostic, Exited, Health, HealthChanged, Started, life
 from broker.limits import MAX_BUS_QUEUE_MESSAGES
+from broker.testing import ScriptedServer
 from broker.wire.odek.events.event import Stamper
 from broker.wire.odek.events.life import (
     LIFE_TYPES,
@@ -49,14 +50,14 @@ def test_which_notices_are_told(notice: Any, payload: Any) -> None:
 def test_a_servers_life_is_told_and_read_back(world: Any) -> None:
     payloads: list[Any] = []
     end = life.watch(world.session, payloads.append)
-    server = world.ready({"echo": "x"})
+    server = world.start(ScriptedServer({"echo": "x"}), name="srv")
     world.session.server("srv").stop()
-    world.driver.advance(60_000)
+    world.advance(60_000)
     assert server.ended
     assert [payload.type for payload in payloads] == ["extension_started", "extension_exited"]
     assert payloads[1].error_class is None
     end()
-    world.ready({"echo": "x"}, "other")
+    world.start(ScriptedServer({"echo": "x"}), name="other")
     assert len(payloads) == 2
     stamper = Stamper("ab" * 16)
     reader = EventReader()
@@ -68,7 +69,7 @@ def test_a_servers_life_is_told_and_read_back(world: Any) -> None:
 def test_a_peer_that_the_bus_retired_is_told(world: Any) -> None:
     payloads: list[Any] = []
     life.watch(world.session, payloads.append)
-    slow, fast = world.session.attach("slow"), world.session.attach("fast")
+    slow, fast = world.attach("slow"), world.attach("fast")
     fast.declare("bus.fast.state", [Field.integer("n")])
     slow.subscribe("bus.fast.state")
     for number in range(MAX_BUS_QUEUE_MESSAGES):

@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("opentelemetry.sdk", reason="needs the OpenTelemetry SDK, which the test extra brings")
 
+from approvals import started
 from opentelemetry import baggage, context, trace
 from opentelemetry.baggage.propagation import W3CBaggagePropagator
 from opentelemetry.propagators.composite import CompositePropagator
@@ -31,18 +32,9 @@ from broker.adapters.blocking import BlockingHost
 from broker.adapters.otel import Telemetry
 from broker.errors import BrokerError, CapabilityMismatchError, InvalidParamsError, UsageError
 from broker.testing import ScriptedExtension, ScriptedServer
-from broker.wire.octet.manifest import parse_manifest
 from broker.wire.odek.config import ServerConfig
 
 World = Any
-MANIFEST = b"""name = "ext"
-version = "1.0.0"
-api_version = "0.3"
-[entrypoint]
-command = "main.py"
-[contributes]
-tools = ["echo"]
-"""
 
 
 class Recorder:
@@ -127,18 +119,18 @@ def ids(span: ReadableSpan) -> tuple[str, str]:
 
 
 def test_a_call_of_a_server_is_a_span_whose_context_goes_with_it(world: World, recorder: Recorder) -> None:
-    made: list[Held] = []
-    server = world.ready(lambda: made.append(Held()) or made[-1])
+    held = Held()
+    server = world.start(held, name="srv")
     recorder.telemetry.watch(world.session)
     with recorder.tracers.get_tracer("test").start_as_current_span("turn") as turn:
         token = context.attach(baggage.set_baggage("tenant", "a b"))
         call = server.call("work", {"secret": "hunter2"}, on_progress=lambda _: None)
         context.detach(token)
-    world.driver.run()
-    (sent,) = made[0].calls
+    world.run()
+    (sent,) = held.calls
     assert [span.name for span in recorder.spans()] == ["turn"]
     world.clock.advance_ms(1_500)
-    made[0].answer(sent["id"], {"content": [{"type": "text", "text": "hunter2"}]})
+    held.answer(sent["id"], {"content": [{"type": "text", "text": "hunter2"}]})
     assert world.settle(call).text == "hunter2"
     (span,) = recorder.spans()
     trace_id, span_id = ids(span)
@@ -161,41 +153,41 @@ def test_a_call_of_a_server_is_a_span_whose_context_goes_with_it(world: World, r
 
 def test_baggage_goes_with_a_call_where_that_is_asked_for(world: World) -> None:
     both = CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePropagator()])
-    made: list[Held] = []
-    server = world.ready(lambda: made.append(Held()) or made[-1])
+    held = Held()
+    server = world.start(held, name="srv")
     Recorder(both).telemetry.watch(world.session)
     token = context.attach(baggage.set_baggage("tenant", "a b"))
     server.call("work", {})
     context.detach(token)
-    world.driver.run()
-    meta = made[0].calls[0]["params"]["_meta"]
+    world.run()
+    meta = held.calls[0]["params"]["_meta"]
     assert (list(meta), meta["baggage"]) == (["traceparent", "baggage"], "tenant=a+b")
 
 
 def test_what_is_sent_without_telemetry_is_what_it_was(world: World, recorder: Recorder) -> None:
-    made: list[Held] = []
-    server = world.ready(lambda: made.append(Held()) or made[-1])
+    held = Held()
+    server = world.start(held, name="srv")
     unwatch = recorder.telemetry.watch(world.session)
     unwatch()
     unwatch()
     server.call("work", {})
-    world.driver.run()
-    assert made[0].calls[0]["params"] == {"name": "work", "arguments": {}}
+    world.run()
+    assert held.calls[0]["params"] == {"name": "work", "arguments": {}}
     assert recorder.spans() == []
 
 
 def test_how_calls_of_a_server_end(world: World, recorder: Recorder) -> None:
-    made: list[Held] = []
-    server = world.ready(lambda: made.append(Held()) or made[-1], timeout_seconds=2)
+    held = Held()
+    server = world.start(held, name="srv", timeout_seconds=2)
     recorder.telemetry.watch(world.session)
     calls = [server.call("work", {}) for _ in range(5)]
-    world.driver.run()
-    sent = [call["id"] for call in made[0].calls]
-    made[0].answer(sent[0], {"content": [], "isError": True})
-    made[0].send({"jsonrpc": "2.0", "id": sent[1], "error": {"code": -1, "message": "secret"}})
-    world.driver.run()
+    world.run()
+    sent = [call["id"] for call in held.calls]
+    held.answer(sent[0], {"content": [], "isError": True})
+    held.send({"jsonrpc": "2.0", "id": sent[1], "error": {"code": -1, "message": "secret"}})
+    world.run()
     calls[2].cancel()
-    world.driver.advance(2_000)
+    world.advance(2_000)
     assert calls[3].done
     with pytest.raises(CapabilityMismatchError):
         server.call("no\x1bsuch" + "x" * 500, {})
@@ -223,10 +215,8 @@ def test_how_calls_of_a_server_end(world: World, recorder: Recorder) -> None:
 
 def test_a_call_of_an_extension_is_a_span(world: World, recorder: Recorder) -> None:
     recorder.telemetry.watch(world.session)
-    world.makers["ext"] = lambda generation: Echo()
-    extension = world.session.add(parse_manifest(MANIFEST, path="/ext/ext/extension.toml"))
-    world.settle(extension.start())
-    world.settle(extension.call("echo", {}))
+    extension = world.start(Echo, name="ext")
+    world.call("ext", "echo")
     with pytest.raises(InvalidParamsError):
         extension.call("echo", {"a": 1.5})
     assert recorder.ended() == [
@@ -241,7 +231,7 @@ def test_a_call_of_an_extension_is_a_span(world: World, recorder: Recorder) -> N
 def test_starts_are_spans(world: World, recorder: Recorder) -> None:
     recorder.telemetry.watch(world.session)
     with recorder.tracers.get_tracer("test").start_as_current_span("turn") as turn:
-        start = world.add({"echo": ""}, "good").start()
+        start = world.add(ScriptedServer({"echo": ""}), name="good").start()
     assert [span.name for span in recorder.spans()] == ["turn"]
     world.settle(start)
     (span,) = recorder.spans()
@@ -250,10 +240,10 @@ def test_starts_are_spans(world: World, recorder: Recorder) -> None:
     assert span.parent is not None
     assert span.parent.span_id == turn.get_span_context().span_id
     with pytest.raises(BrokerError):
-        world.settle(world.add(None, "missing", source="operator").start())
+        world.settle(world.session.add_server(ServerConfig(name="missing", source="operator", command="x")).start())
     assert recorder.ended() == [("start missing", "crashed")]
-    world.settle(world.session.server("good").stop())
-    world.ready({"echo": ""}, "good")
+    world.stop("good")
+    world.start(ScriptedServer({"echo": ""}), name="good")
     assert recorder.ended() == [("start good", None)]
     assert recorder.values("broker.extension") == {
         "broker.extension.starts": {("good", "completed"): 2, ("missing", "failed"): 1},
@@ -262,18 +252,15 @@ def test_starts_are_spans(world: World, recorder: Recorder) -> None:
 
 
 def test_a_reload_is_counted_and_a_restart_is_a_start(world: World, recorder: Recorder) -> None:
-    made: list[Echo] = []
     recorder.telemetry.watch(world.session)
-    world.makers["ext"] = lambda generation: made.append(Echo()) or made[-1]
-    extension = world.session.add(parse_manifest(MANIFEST, path="/ext/ext/extension.toml"))
-    world.settle(extension.start())
-    world.settle(extension.reload())
+    world.start(Echo, name="ext")
+    world.reload("ext")
     assert recorder.ended() == [("start ext", None)]
-    made[1].exit(1)
-    world.driver.run()
+    world.process("ext").exit(1)
+    world.run()
     for _ in range(20):
-        world.driver.advance(50)
-    assert len(made) == 3
+        world.advance(50)
+    assert len(world.processes) == 3
     assert recorder.ended() == [("start ext", None)]
     values = recorder.values("broker.extension")
     assert values["broker.extension.starts"] == {("ext", "completed"): 3}
@@ -286,21 +273,21 @@ def test_a_start_that_nobody_watches_to_its_end(world: World, recorder: Recorder
             pass
 
     unwatch = recorder.telemetry.watch(world.session)
-    world.add(lambda: Silent({}), "slow").start()
-    world.driver.run()
+    world.add(lambda: Silent({}), name="slow").start()
+    world.run()
     assert recorder.spans() == []
     unwatch()
     assert recorder.ended() == [("start slow", "unwatched")]
 
 
 def test_other_tools_of_a_server_are_no_start(world: World, recorder: Recorder) -> None:
-    made: list[ScriptedServer] = []
+    far = ScriptedServer({"a": ""})
     recorder.telemetry.watch(world.session)
-    world.ready(lambda: made.append(ScriptedServer({"a": ""})) or made[-1])
-    made[0].tools = {"a": "", "b": ""}
-    made[0].send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
-    world.driver.advance(2_000)
-    assert world.started()[-1] == ("a", "b")
+    world.start(far, name="srv")
+    far.tools = {"a": "", "b": ""}
+    far.send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+    world.advance(2_000)
+    assert started(world)[-1] == ("a", "b")
     assert recorder.values("broker.extension.starts") == {"broker.extension.starts": {("srv", "completed"): 1}}
     assert recorder.ended() == [("start srv", None)]
 
@@ -320,7 +307,7 @@ def test_the_counters_of_the_bus(world: World, new_world: Callable[..., World], 
         with pytest.raises(InvalidParamsError):
             alpha.publish("bus.alpha.status", {"step": "no"})
         session.clock.advance_ms(40 if session is world.session else 70)
-    size = world.session.bus.statistics().peers[1].queued_bytes
+    size = world.bus.statistics().peers[1].queued_bytes
     assert recorder.values("broker.bus") == {
         "broker.bus.published": 6,
         "broker.bus.refused": 2,
@@ -375,14 +362,14 @@ def test_a_tracer_that_fails_stops_nothing(world: World, caplog: pytest.LogCaptu
             if failing == "refused":
                 raise RuntimeError("refused")
 
-    made: list[ScriptedServer] = []
-    server = world.ready(lambda: made.append(ScriptedServer({"echo": ""})) or made[-1])
+    held = ScriptedServer({"echo": ""})
+    server = world.start(held, name="srv")
     world.session.call_tracer = Faulty()
-    world.settle(server.call("echo", {}))
+    world.call_server("srv", "echo")
     with pytest.raises(InvalidParamsError):
         server.call("echo", {"a": float("nan")})
     assert "the tracer of a call failed" in caplog.text
-    params = next(message["params"] for message in made[0].received if message["method"] == "tools/call")
+    params = next(message["params"] for message in held.received if message["method"] == "tools/call")
     assert params.get("_meta") == (None if failing in ("begin", "meta") else {"b": "fine"})
 
 
@@ -413,11 +400,11 @@ def test_without_the_extra_the_error_names_it() -> None:
 
 def test_the_api_alone_does_nothing(world: World) -> None:
     """Without an SDK spans are not recorded, and calls are as ever."""
-    made: list[ScriptedServer] = []
-    server = world.ready(lambda: made.append(ScriptedServer({"echo": ""})) or made[-1])
+    held = ScriptedServer({"echo": ""})
+    world.start(held, name="srv")
     Telemetry(tracer_provider=trace.NoOpTracerProvider()).watch(world.session)
-    world.settle(server.call("echo", {}))
-    params = next(message["params"] for message in made[0].received if message["method"] == "tools/call")
+    world.call_server("srv", "echo")
+    params = next(message["params"] for message in held.received if message["method"] == "tools/call")
     assert "_meta" not in params
 
 

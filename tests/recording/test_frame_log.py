@@ -127,30 +127,22 @@ def test_a_full_disk_ends_the_recording_and_not_the_session(tmp_path: Path) -> N
     assert len(entries) == log.entries > 0
 
 
-RUDE = b"""#!/usr/bin/env python3
-import os
-os.write(2, b"first\\nno \\xfflf")
-os.write(1, b"\\xff\\xfe{}\\n")
-os.write(1, b"A" * 5_000_000 + b"\\n")
+RUDE = r"""
+os.write(2, b"first\nno \xfflf")
+os.write(1, b"\xff\xfe{}\n")
+os.write(1, b"A" * 5_000_000 + b"\n")
 os.write(1, b"half a line")
 """
 
 
-def test_bytes_that_are_no_frames_are_kept_as_what_they_are(tmp_path: Path) -> None:
-    extension = tmp_path / "rude"
-    extension.mkdir()
-    (extension / "main.py").write_bytes(RUDE)
-    (extension / "main.py").chmod(0o755)
-    (extension / "extension.toml").write_text(
-        'name = "rude"\nversion = "1.0.0"\napi_version = "0.3"\n[entrypoint]\ncommand = "main.py"\n'
-    )
+def test_bytes_that_are_no_frames_are_kept_as_what_they_are(tmp_path: Path, rogue: Any) -> None:
     log = frame_log(tmp_path / "r.jsonl")
 
     async def run() -> None:
         async with AsyncHost(tap=log) as host:
             session = await host.open_session(tmp_path)
             with pytest.raises(BrokerError):
-                await session.start(extension)
+                await session.start(rogue(RUDE))
 
     asyncio.run(run())
     log.close()

@@ -22,27 +22,6 @@ from broker.wire.odek.config import ServerConfig
 EXAMPLES = Path(__file__).parents[2] / "docs/examples"
 KIT_SERVER = Path(__file__).parents[1] / "mcp_kit/kit_server.py"
 
-CRASHES = """#!/usr/bin/env python3
-import json, sys
-def send(**message):
-    print(json.dumps({"jsonrpc": "2.0", **message}, sort_keys=True, separators=(",", ":")), flush=True)
-for line in sys.stdin:
-    message = json.loads(line)
-    method, params = message.get("method"), message.get("params")
-    if method == "initialize":
-        offer = params["contract"]
-        tools = [{"name": "crash", "description": "Ends it.", "parameters": {"type": "object"}}]
-        send(id=message["id"], result={"api_version": "0.3", "tools": tools, "contract": {
-            "schema": offer["schema"], "encoding": offer["encoding"], "limits": offer["limits"],
-            "capabilities": offer["required_capabilities"], "methods": offer["required_methods"]}})
-    elif method == "tool/call":
-        print("no way on", file=sys.stderr, flush=True)
-        sys.exit(7)
-    elif method == "shutdown":
-        send(id=message["id"], result={"terminal": "shutdown"})
-        break
-"""
-
 
 def record(path: Path, scene: Any) -> None:
     """Record what ``scene(session)`` does over real processes."""
@@ -140,15 +119,9 @@ def test_a_frame_the_host_never_says(hello: Path) -> None:
     assert "the host did not say it" in problems
 
 
-def test_a_crash_and_the_generation_after_it(tmp_path: Path) -> None:
-    extension = tmp_path / "crashes"
-    extension.mkdir()
-    (extension / "main.py").write_text(CRASHES)
-    (extension / "main.py").chmod(0o755)
-    (extension / "extension.toml").write_text(
-        'name = "crashes"\nversion = "1.0.0"\napi_version = "0.3"\n[entrypoint]\ncommand = "main.py"\n'
-        '[contributes]\ntools = ["crash"]\n'
-    )
+def test_a_crash_and_the_generation_after_it(tmp_path: Path, rogue: Any) -> None:
+    body = "start('crash'); serve(lambda m: (sys.stderr.write('no way on\\n'), sys.stderr.flush(), os._exit(7)))"
+    extension = rogue(body, name="crashes", tools=["crash"])
 
     async def scene(session: Any) -> None:
         again = asyncio.Event()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from telling import start
 
 from broker.adapters.source_roots import SourceRoots
 from broker.errors import (
@@ -42,21 +43,20 @@ class Adapter:
         (self.root / "skills").mkdir(parents=True)
         (self.root / "aider.toml").write_text("model = 'small'\n")
         (self.root / "skills" / "review.md").write_text("# Review\n")
-        self.told = told(HostServices(migrations=SourceRoots(tmp_path)), restart=False)
-        self.world = self.told.world
-        self.extension = self.told.start(SERVICE)
+        self.world = told(HostServices(migrations=SourceRoots(tmp_path)), restart=False)
+        self.extension = start(self.world, SERVICE)
 
     def asked(self, method: str) -> list[Any]:
-        return self.told.heard(self.extension, method)  # type: ignore[no-any-return]
+        return self.extension.far.params_of(method)  # type: ignore[no-any-return]
 
     def answer(self, result: Any) -> None:
         (*_, request) = (m for m in self.extension.far.received if m.get("method", "").startswith("migration/"))
         self.extension.far.answer(request["id"], result)
-        self.world.driver.run()
+        self.world.run()
 
     def detect(self, result: Any = DETECTED) -> DetectedSetup:
         outcome = self.extension.migration.detect(str(self.root))
-        self.world.driver.run()
+        self.world.run()
         self.answer(result)
         return outcome.result()  # type: ignore[no-any-return]
 
@@ -75,7 +75,7 @@ def test_a_setup_is_detected_and_imported_and_nothing_is_written(adapter: Adapte
     assert (setup.extension, setup.source_root, setup.generation) == ("ext", str(adapter.root), 1)
     assert setup.config_paths == ("aider.toml", "skills/review.md")
     outcome = adapter.extension.migration.import_from(setup)
-    adapter.world.driver.run()
+    adapter.world.run()
     assert adapter.asked("migration/import") == [
         {"source_root": str(adapter.root), "config_paths": ["aider.toml", "skills/review.md"]}
     ]
@@ -94,11 +94,11 @@ def test_a_setup_is_detected_and_imported_and_nothing_is_written(adapter: Adapte
 
 @pytest.mark.spec("octet.capability.migration", "octet.capability.offered-when-bound")
 def test_it_is_offered_only_when_directories_are_bound(told: Any, tmp_path: Path) -> None:
-    bare = told().start(SERVICE)
+    bare = start(told(), SERVICE)
     assert SERVICE not in bare.far.received[0]["params"]["contract"]["optional_capabilities"]
     with pytest.raises(CapabilityMismatchError, match="no migration adapter here"):
         bare.migration.detect(str(tmp_path))
-    plain = told(HostServices(migrations=SourceRoots())).start(name="plain")
+    plain = start(told(HostServices(migrations=SourceRoots())), name="plain")
     assert SERVICE in plain.far.received[0]["params"]["contract"]["optional_capabilities"]
     with pytest.raises(CapabilityMismatchError, match="has not selected migration/detect"):
         plain.migration.detect(str(tmp_path))
@@ -127,7 +127,7 @@ def test_a_source_root_is_canonical_there_and_allowed(adapter: Adapter, tmp_path
         outcome = adapter.extension.migration.detect(root)
         assert isinstance(outcome.error, SetupError), root
         assert (problem in str(outcome.error), outcome.error.name) == (True, name), root
-    adapter.world.driver.run()
+    adapter.world.run()
     assert adapter.asked("migration/detect") == []
     assert SourceRoots().check_root("/") == "/"
     assert SourceRoots("/").check_root(str(adapter.root)) == str(adapter.root)
@@ -172,7 +172,7 @@ def test_only_what_was_detected_is_imported_each_once(adapter: Adapter) -> None:
             migration.import_from(setup, paths)
     assert adapter.asked("migration/import") == []
     outcome = migration.import_from(setup, ["skills/review.md"])
-    adapter.world.driver.run()
+    adapter.world.run()
     assert adapter.asked("migration/import")[0]["config_paths"] == ["skills/review.md"]
     adapter.answer(IMPORTED)
     assert outcome.done and outcome.error is None
@@ -212,12 +212,12 @@ def test_a_new_generation_has_detected_nothing(adapter: Adapter) -> None:
 def test_an_adapter_works_on_one_request_within_15_s(adapter: Adapter) -> None:
     migration = adapter.extension.migration
     outcome = migration.detect(str(adapter.root))
-    adapter.world.driver.run()
+    adapter.world.run()
     with pytest.raises(UsageError, match="works on a migration already"):
         migration.detect(str(adapter.root))
-    adapter.world.driver.advance(14_999)
+    adapter.world.advance(14_999)
     assert not outcome.done
-    adapter.world.driver.advance(1)
+    adapter.world.advance(1)
     assert isinstance(outcome.error, TimedOutError) and outcome.error.maximum == 15_000
     assert len(adapter.asked("$/cancelRequest")) == 1
     adapter.answer(DETECTED)
@@ -229,12 +229,12 @@ def test_an_adapter_works_on_one_request_within_15_s(adapter: Adapter) -> None:
 def test_an_error_ends_the_migration(adapter: Adapter, answer: str) -> None:
     setup = adapter.detect()
     outcome = adapter.extension.migration.import_from(setup)
-    adapter.world.driver.run()
+    adapter.world.run()
     if answer == "error":
         (*_, request) = (m for m in adapter.extension.far.received if m.get("method") == "migration/import")
         error = {"code": -32603, "message": "internal error", "data": {"reason": "unreadable"}}
         adapter.extension.far.send({"jsonrpc": "2.0", "id": request["id"], "error": error})
-        adapter.world.driver.run()
+        adapter.world.run()
         assert isinstance(outcome.error, RemoteError)
     else:
         adapter.answer({**IMPORTED, "secrets": []})
@@ -249,7 +249,7 @@ def test_an_error_ends_the_migration(adapter: Adapter, answer: str) -> None:
 def test_a_source_that_changes_under_the_adapter_is_noticed(adapter: Adapter, change: str) -> None:
     setup = adapter.detect()
     outcome = adapter.extension.migration.import_from(setup)
-    adapter.world.driver.run()
+    adapter.world.run()
     file = adapter.root / "aider.toml"
     if change == "write":
         file.write_text("model = 'another'\n")
@@ -268,11 +268,11 @@ def test_an_import_fits_one_frame(adapter: Adapter) -> None:
     skill = {"path": "a", "name": "n", "content": "x" * 131_072}
     empty: dict[str, Any] = {"models": [], "skills": [], "mcp_servers": [], "diagnostics": []}
     outcome = adapter.extension.migration.import_from(adapter.detect())
-    adapter.world.driver.run()
+    adapter.world.run()
     adapter.answer({**empty, "skills": [skill] * 7})
     assert len(outcome.result().skills) == 7
     outcome = adapter.extension.migration.import_from(adapter.detect())
-    adapter.world.driver.run()
+    adapter.world.run()
     adapter.answer({**empty, "skills": [skill] * 8})
     assert isinstance(outcome.error, BrokerError) and outcome.error.limit == "MAX_FRAME_BYTES"
 
@@ -284,10 +284,10 @@ def test_the_end_of_the_process_ends_the_migration_once(adapter: Adapter, step: 
     outcome = migration.import_from(adapter.detect()) if step == "import" else migration.detect(str(adapter.root))
     settled: list[Any] = []
     outcome.add_callback(settled.append)
-    adapter.world.driver.run()
+    adapter.world.run()
     if how == "kill":
         adapter.extension.far.exit(-9)
-        adapter.world.driver.run()
+        adapter.world.run()
         assert isinstance(outcome.error, ExitedError)
     else:
         adapter.world.settle(adapter.extension.stop())

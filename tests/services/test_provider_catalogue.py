@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from service_scripts import MODEL, Told, declaration
+from telling import answered, ask, notify, send, start, told_one
 
 from broker.errors import BrokerError, CapabilityMismatchError, ExtensionError, NegotiationError, UsageError
 from broker.host import AuthRequest, Diagnostic, Health, HostServices, Outcome, ProviderRegistry
@@ -29,13 +30,13 @@ def test_the_services_need_a_registry_and_the_manifests_word(
     told: Any, bound: bool, contributes: bool, offered: bool
 ) -> None:
     world = told(HostServices(providers=ProviderRegistry() if bound else None))
-    extension = world.start(CATALOGUE, AUTH, STREAM, extra=PROVIDERS if contributes else "")
-    (params,) = world.heard(extension, "initialize")
+    extension = start(world, CATALOGUE, AUTH, STREAM, providers=contributes)
+    (params,) = extension.far.params_of("initialize")
     contract = params["contract"]
     assert [CATALOGUE in contract["optional_capabilities"], AUTH in contract["optional_capabilities"]] == [offered] * 2
     methods = {method for method in contract["optional_methods"] if method.startswith("provider")}
     assert len(methods) == (9 if offered else 0)
-    answer = world.ask(extension, "providers/register", declaration())
+    answer = ask(world, extension, "providers/register", declaration())
     assert answer == (
         {"revision": 1, "provider_ids": ["acme"], "model_ids": ["acme/small"]}
         if offered
@@ -49,20 +50,19 @@ def test_the_services_need_a_registry_and_the_manifests_word(
 @pytest.mark.spec("octet.capability.provider-catalog", "octet.provider.result-ids", "octet.provider.revision")
 def test_a_catalogue_is_registered_updated_and_removed(told: Any) -> None:
     registry = ProviderRegistry()
-    world = told(HostServices(providers=registry))
-    extension = world.start(CATALOGUE, extra=PROVIDERS)
-    assert world.ask(extension, "providers/register", declaration("acme", "b", "a")) == {
+    world, extension = told_one(told(HostServices(providers=registry)), CATALOGUE, providers=True)
+    assert ask(world, extension, "providers/register", declaration("acme", "b", "a")) == {
         "revision": 1,
         "provider_ids": ["acme"],
         "model_ids": ["acme/b", "acme/a"],
     }
-    assert world.ask(extension, "providers/register", declaration("acme")) == (-32602, None)
-    assert world.ask(extension, "providers/update", declaration("acme")) == {
+    assert ask(world, extension, "providers/register", declaration("acme")) == (-32602, None)
+    assert ask(world, extension, "providers/update", declaration("acme")) == {
         "revision": 2,
         "provider_ids": ["acme"],
         "model_ids": ["acme/small"],
     }
-    assert world.ask(extension, "providers/unregister", {"provider_id": "acme"}) == {
+    assert ask(world, extension, "providers/unregister", {"provider_id": "acme"}) == {
         "revision": 3,
         "provider_ids": [],
         "model_ids": [],
@@ -73,11 +73,10 @@ def test_a_catalogue_is_registered_updated_and_removed(told: Any) -> None:
 @pytest.mark.spec("octet.provider.bound-faults")
 def test_faults_of_a_declaration_are_answered_by_their_row(told: Any) -> None:
     registry = ProviderRegistry()
-    world = told(HostServices(providers=registry))
-    extension = world.start(CATALOGUE, extra=PROVIDERS)
+    world, extension = told_one(told(HostServices(providers=registry)), CATALOGUE, providers=True)
 
     def refused(**changed: Any) -> Any:
-        return world.ask(extension, "providers/register", {**declaration(), **changed})
+        return ask(world, extension, "providers/register", {**declaration(), **changed})
 
     assert refused(models=[{**MODEL, "id": f"m{n}"} for n in range(257)]) == (-32012, None)
     assert refused(models=[{**MODEL, "display_name": "x" * 129}]) == (-32012, None)
@@ -87,57 +86,56 @@ def test_faults_of_a_declaration_are_answered_by_their_row(told: Any) -> None:
     assert (registry.revision, extension.health) == (0, Health.READY)
     refused()
     for number in range(31):
-        world.ask(extension, "providers/register", declaration(f"p{number}"))
-    assert world.ask(extension, "providers/register", declaration("one-more")) == (-32012, None)
+        ask(world, extension, "providers/register", declaration(f"p{number}"))
+    assert ask(world, extension, "providers/register", declaration("one-more")) == (-32012, None)
     assert len(registry.providers) == 32
 
 
 @pytest.mark.spec("octet.method.providers-complete", "octet.provider.complete")
 def test_completion_is_a_notification_and_ends_nothing(told: Any) -> None:
     registry = ProviderRegistry()
-    world = told(HostServices(providers=registry))
-    extension = world.start(CATALOGUE, extra=PROVIDERS)
+    world, extension = told_one(told(HostServices(providers=registry)), CATALOGUE, providers=True)
     principal = extension.generation.principal
     assert not registry.is_complete(principal)
     for _ in range(3):
-        world.notify(extension, "providers/complete", {})
+        notify(world, extension, "providers/complete", {})
     assert registry.is_complete(principal)
-    assert "revision" in world.ask(extension, "providers/register", declaration())
-    world.notify(extension, "providers/complete", {"all": True})
+    assert "revision" in ask(world, extension, "providers/register", declaration())
+    notify(world, extension, "providers/complete", {"all": True})
     assert extension.health is Health.READY
-    assert any("dropped notification params of providers/complete" in text for text in world.world.diagnostics())
+    assert any("dropped notification params of providers/complete" in text for text in world.diagnostics())
 
 
 @pytest.mark.spec("octet.provider.complete")
 def test_a_host_can_wait_until_the_first_declarations_are_made(told: Any) -> None:
     world = told(HostServices(providers=ProviderRegistry()), restart=False)
-    extension = world.start(CATALOGUE, extra=PROVIDERS)
-    waiting, too = (world.world.session.providers("ext") for _ in range(2))
-    world.ask(extension, "providers/register", declaration())
+    extension = start(world, CATALOGUE, providers=True)
+    waiting, too = (world.session.providers("ext") for _ in range(2))
+    ask(world, extension, "providers/register", declaration())
     assert not waiting.done
-    world.notify(extension, "providers/complete", {})
+    notify(world, extension, "providers/complete", {})
     assert [provider.id for provider in waiting.result()] == ["acme"]
-    assert too.result() == waiting.result() == world.world.session.providers("ext").result()
-    world.world.settle(extension.reload())
-    never = world.world.session.providers("ext")
+    assert too.result() == waiting.result() == world.session.providers("ext").result()
+    world.settle(extension.reload())
+    never = world.session.providers("ext")
     extension.far.exit(-9)
-    world.world.driver.run()
+    world.run()
     assert isinstance(never.error, ExtensionError) and "before its providers were complete" in str(never.error)
     with pytest.raises(ExtensionError, match="does not serve"):
-        world.world.session.providers("ext")
-    world.start(name="plain")
+        world.session.providers("ext")
+    start(world, name="plain")
     with pytest.raises(CapabilityMismatchError, match="does not say when"):
-        world.world.session.providers("plain")
+        world.session.providers("plain")
 
 
 @pytest.mark.spec("octet.provider.register-owned")
 def test_an_id_belongs_to_one_extension_of_the_whole_host(told: Any) -> None:
     world = told(HostServices(providers=ProviderRegistry()))
-    one, two = world.start(CATALOGUE, name="one", extra=PROVIDERS), world.start(CATALOGUE, name="two", extra=PROVIDERS)
-    world.ask(one, "providers/register", declaration())
+    one, two = start(world, CATALOGUE, name="one", providers=True), start(world, CATALOGUE, name="two", providers=True)
+    ask(world, one, "providers/register", declaration())
     for method in ("providers/register", "providers/update"):
-        assert world.ask(two, method, declaration()) == (-32602, None)
-    assert world.ask(two, "providers/unregister", {"provider_id": "acme"}) == (-32602, None)
+        assert ask(world, two, method, declaration()) == (-32602, None)
+    assert ask(world, two, "providers/unregister", {"provider_id": "acme"}) == (-32602, None)
 
 
 @pytest.mark.spec("octet.provider.owner-gone")
@@ -145,19 +143,19 @@ def test_an_id_belongs_to_one_extension_of_the_whole_host(told: Any) -> None:
 def test_the_end_of_a_process_withdraws_its_providers(told: Any, how: str) -> None:
     registry = ProviderRegistry()
     world = told(HostServices(providers=registry), restart=False)
-    one, two = world.start(CATALOGUE, name="one", extra=PROVIDERS), world.start(CATALOGUE, name="two", extra=PROVIDERS)
-    world.ask(one, "providers/register", declaration("acme"))
-    world.ask(one, "providers/register", declaration("zeta"))
-    world.ask(two, "providers/register", declaration("kept"))
-    world.notify(one, "providers/complete", {})
+    one, two = start(world, CATALOGUE, name="one", providers=True), start(world, CATALOGUE, name="two", providers=True)
+    ask(world, one, "providers/register", declaration("acme"))
+    ask(world, one, "providers/register", declaration("zeta"))
+    ask(world, two, "providers/register", declaration("kept"))
+    notify(world, one, "providers/complete", {})
     principal = one.generation.principal
     if how == "stop":
-        world.world.settle(one.stop())
+        world.settle(one.stop())
     elif how == "kill":
         one.far.exit(-9)
     else:
         one.far.send_bytes(b"{}\n")
-    world.world.driver.run()
+    world.run()
     assert [provider.id for provider in registry.providers] == ["kept"]
     assert registry.revision == 4
     assert not registry.is_complete(principal)
@@ -167,14 +165,13 @@ def test_the_end_of_a_process_withdraws_its_providers(told: Any, how: str) -> No
 def test_a_reload_hands_the_providers_over_without_a_gap(told: Any) -> None:
     """The new generation registers in the same breath as its answer to initialize, before the old one has ended."""
     registry = ProviderRegistry()
-    world = told(HostServices(providers=registry))
-    extension = world.start(CATALOGUE, "event_bus", extra=PROVIDERS)
-    world.ask(extension, "providers/register", declaration())
+    world, extension = told_one(told(HostServices(providers=registry)), CATALOGUE, "event_bus", providers=True)
+    ask(world, extension, "providers/register", declaration())
     older = extension.far
     seen: list[list[tuple[str, int]]] = []
     registry.add_listener(lambda: seen.append([(one.id, one.owner.generation) for one in registry.providers]))
 
-    def early(number: int) -> Any:
+    def early() -> Any:
         class Eager(Told):
             def answer(self, message_id: Any, result: Any) -> None:
                 super().answer(message_id, result)
@@ -186,8 +183,8 @@ def test_a_reload_hands_the_providers_over_without_a_gap(told: Any) -> None:
         extension.far = Eager(capabilities=(CATALOGUE, "event_bus"))
         return extension.far
 
-    world.world._factories["ext"] = lambda generation: early(generation.number)
-    world.world.settle(extension.reload())
+    world.replace("ext", early)
+    world.reload("ext")
     assert seen == [
         [("acme", 2)],
         [("acme", 2), ("zeta", 2)],
@@ -200,7 +197,7 @@ def test_a_reload_hands_the_providers_over_without_a_gap(told: Any) -> None:
         "early-3",
         "bus/lifecycle",
     ]
-    assert [world.answer(extension, f"early-{n}")["revision"] for n in (1, 2, 3)] == [2, 3, 4]
+    assert [answered(extension, f"early-{n}")["revision"] for n in (1, 2, 3)] == [2, 3, 4]
     assert older.exit_status == 0
     assert len(extension.generations) == 1
     assert [(one.id, one.owner.generation) for one in registry.providers] == [("acme", 2)]
@@ -209,24 +206,23 @@ def test_a_reload_hands_the_providers_over_without_a_gap(told: Any) -> None:
 @pytest.mark.spec("octet.provider.owner-gone")
 def test_a_candidate_that_fails_leaves_the_catalogue_alone(told: Any) -> None:
     registry = ProviderRegistry()
-    world = told(HostServices(providers=registry))
-    extension = world.start(CATALOGUE, extra=PROVIDERS)
-    world.ask(extension, "providers/register", declaration())
+    world, extension = told_one(told(HostServices(providers=registry)), CATALOGUE, providers=True)
+    ask(world, extension, "providers/register", declaration())
     serving = extension.far
 
-    def broken(generation: Any) -> Any:
+    def broken() -> Any:
         far = ScriptedProcess()
         far.decode = lambda line: None  # type: ignore[method-assign]
         far.exit(3)
         return far
 
-    world.world._factories["ext"] = broken
+    world.replace("ext", broken)
     with pytest.raises(BrokerError, match="status 3"):
-        world.world.settle(extension.reload())
+        world.settle(extension.reload())
     extension.far = serving
     assert [(one.id, one.owner.generation) for one in registry.providers] == [("acme", 1)]
     assert registry.revision == 1
-    assert "revision" in world.ask(extension, "providers/update", declaration("acme", "large"))
+    assert "revision" in ask(world, extension, "providers/update", declaration("acme", "large"))
 
 
 # -- selection ---------------------------------------------------------------------------------------------------------
@@ -242,9 +238,9 @@ def selecting(told: Any, capabilities: list[str], methods: list[str]) -> BrokerE
             result["contract"]["methods"] += methods
             return result
 
-    world = told(HostServices(providers=ProviderRegistry())).world
-    start = world.add_made("ext", lambda number: Choosy(), extra=PROVIDERS).start()
-    world.driver.run()
+    world = told(HostServices(providers=ProviderRegistry()))
+    start = world.add(Choosy, name="ext", providers=True).start()
+    world.run()
     assert start.done
     return start.error  # type: ignore[no-any-return]
 
@@ -300,21 +296,20 @@ def test_without_a_policy_the_answers_are_fixed_by_kind(
     told: Any, auth: dict[str, Any], before: str, authorised: str
 ) -> None:
     registry = ProviderRegistry()
-    world = told(HostServices(providers=registry))
-    extension = world.start(CATALOGUE, AUTH, extra=PROVIDERS)
+    world, extension = told_one(told(HostServices(providers=registry)), CATALOGUE, AUTH, providers=True)
 
     def status() -> str:
         found = registry.get("acme")
         assert found is not None
         return found.status
 
-    world.ask(extension, "providers/register", declaration("acme", **auth))
+    ask(world, extension, "providers/register", declaration("acme", **auth))
     assert status() == before
-    assert world.ask(extension, "provider/auth/request", request()) == {"status": authorised}
+    assert ask(world, extension, "provider/auth/request", request()) == {"status": authorised}
     assert status() == authorised
-    assert world.ask(extension, "provider/auth/revoke", request(action="revoke")) == {"status": "revoked"}
+    assert ask(world, extension, "provider/auth/revoke", request(action="revoke")) == {"status": "revoked"}
     assert status() == "revoked"
-    assert world.ask(extension, "provider/auth/request", request(action="refresh")) == {"status": authorised}
+    assert ask(world, extension, "provider/auth/request", request(action="refresh")) == {"status": authorised}
 
 
 @pytest.mark.spec("octet.method.provider-auth-request", "octet.method.provider-auth-revoke")
@@ -344,11 +339,11 @@ def test_what_is_refused_before_anybody_decides(told: Any, method: str, params: 
 
     registry = ProviderRegistry()
     world = told(HostServices(providers=registry, auth_policy=policy))
-    extension, other = (world.start(CATALOGUE, AUTH, name=name, extra=PROVIDERS) for name in ("ext", "rival"))
-    world.ask(extension, "providers/register", declaration("acme", **OAUTH))
-    world.ask(extension, "providers/register", declaration("plain"))
-    world.ask(other, "providers/register", declaration("other", **OAUTH))
-    assert world.ask(extension, method, params) == (-32602, None)
+    extension, other = (start(world, CATALOGUE, AUTH, name=name, providers=True) for name in ("ext", "rival"))
+    ask(world, extension, "providers/register", declaration("acme", **OAUTH))
+    ask(world, extension, "providers/register", declaration("plain"))
+    ask(world, other, "providers/register", declaration("other", **OAUTH))
+    assert ask(world, extension, method, params) == (-32602, None)
     assert (asked, registry.revision) == ([], 3)
 
 
@@ -368,14 +363,14 @@ def test_the_policys_answer_becomes_the_state_and_a_lease_is_passed_on_and_forgo
 
     registry = ProviderRegistry()
     world = told(HostServices(providers=registry, auth_policy=policy))
-    extension = world.start(CATALOGUE, AUTH, extra=PROVIDERS)
-    world.ask(extension, "providers/register", declaration("acme", **OAUTH))
+    extension = start(world, CATALOGUE, AUTH, providers=True)
+    ask(world, extension, "providers/register", declaration("acme", **OAUTH))
     asking = request(interactive=True, scopes=["write"])
-    assert world.ask(extension, "provider/auth/request", asking) == {"status": "ready", "lease": lease}
+    assert ask(world, extension, "provider/auth/request", asking) == {"status": "ready", "lease": lease}
     found = registry.get("acme")
     assert found is not None and (found.status, registry.revision) == ("ready", 2)
-    assert world.ask(extension, "provider/auth/request", request(action="refresh")) == {"status": "pending"}
-    assert world.ask(extension, "provider/auth/revoke", request(action="revoke")) == {"status": "revoked"}
+    assert ask(world, extension, "provider/auth/request", request(action="refresh")) == {"status": "pending"}
+    assert ask(world, extension, "provider/auth/revoke", request(action="revoke")) == {"status": "revoked"}
     assert registry.revision == 4
     assert [(one.action, one.interactive, one.scopes) for one in asked] == [
         ("authorize", True, ("write",)),
@@ -383,7 +378,7 @@ def test_the_policys_answer_becomes_the_state_and_a_lease_is_passed_on_and_forgo
         ("revoke", False, ("read", "write")),
     ]
     assert asked[0].asked_by == extension.generation.principal
-    assert lease not in repr(vars(registry)) + repr(vars(extension.generation.desk)) + repr(world.world.notices)
+    assert lease not in repr(vars(registry)) + repr(vars(extension.generation.desk)) + repr(world.notices)
 
 
 @pytest.mark.spec("octet.provider.auth-lease")
@@ -403,11 +398,11 @@ def test_a_policy_that_answers_what_it_may_not_is_an_internal_error(
 ) -> None:
     registry = ProviderRegistry()
     world = told(HostServices(providers=registry, auth_policy=lambda given: answer))
-    extension = world.start(CATALOGUE, AUTH, extra=PROVIDERS)
-    world.ask(extension, "providers/register", declaration("acme", **OAUTH))
-    assert world.ask(extension, f"provider/auth/{method}", request(action=action)) == (-32603, None)
+    extension = start(world, CATALOGUE, AUTH, providers=True)
+    ask(world, extension, "providers/register", declaration("acme", **OAUTH))
+    assert ask(world, extension, f"provider/auth/{method}", request(action=action)) == (-32603, None)
     assert registry.revision == 1
-    told_to_people = [n.text for n in world.world.notices if isinstance(n, Diagnostic)]
+    told_to_people = [n.text for n in world.notices if isinstance(n, Diagnostic)]
     assert any("policy" in text for text in told_to_people)
     assert not any("not a lease" in text or "llll" in text for text in told_to_people)
 
@@ -418,24 +413,24 @@ def test_a_decision_that_comes_too_late_changes_nothing(told: Any, meanwhile: st
     later: Outcome[ProviderAuthorizationResult] = Outcome()
     registry = ProviderRegistry()
     world = told(HostServices(providers=registry, auth_policy=lambda given: later), restart=False)
-    extension = world.start(CATALOGUE, AUTH, extra=PROVIDERS)
-    world.ask(extension, "providers/register", declaration("acme", **OAUTH))
-    waiting = world.send(extension, "provider/auth/request", request())
-    assert world.answer(extension, waiting) is None
+    extension = start(world, CATALOGUE, AUTH, providers=True)
+    ask(world, extension, "providers/register", declaration("acme", **OAUTH))
+    waiting = send(world, extension, "provider/auth/request", request())
+    assert answered(extension, waiting) is None
     if meanwhile == "cancel":
-        world.notify(extension, "$/cancelRequest", {"id": waiting})
+        notify(world, extension, "$/cancelRequest", {"id": waiting})
     elif meanwhile == "update":
-        world.ask(extension, "providers/update", declaration("acme", kind="oauth", subject="other"))
+        ask(world, extension, "providers/update", declaration("acme", kind="oauth", subject="other"))
     elif meanwhile == "unregister":
-        world.ask(extension, "providers/unregister", {"provider_id": "acme"})
+        ask(world, extension, "providers/unregister", {"provider_id": "acme"})
     else:
         extension.far.exit(-9)
-        world.world.driver.run()
+        world.run()
     revision = registry.revision
     later.succeed(ProviderAuthorizationResult(status="ready", lease="abc"))
-    world.world.driver.run()
+    world.run()
     answer = {"cancel": (-32800, None), "kill": None}.get(meanwhile, (-32602, None))
-    assert world.answer(extension, waiting) == answer
+    assert answered(extension, waiting) == answer
     assert registry.revision == revision
     assert all(provider.status == "pending" for provider in registry.providers)
 

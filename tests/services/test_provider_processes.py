@@ -5,12 +5,11 @@ Whatever dies and whenever, the host is whole, the catalogue has only what is al
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import worlds
 from service_scripts import (
     Deaf,
     DiesAtCancel,
@@ -24,10 +23,10 @@ from service_scripts import (
 
 from broker.errors import BrokerError, CancelledError, ExitedError, ResourceExhaustedError
 from broker.host import HostServices, HostSettings, ProviderRegistry, ProviderStream
+from broker.testing import DrivenSession, Faults, ProcessHost
 from broker.wire.octet.stream_models import Finished, StreamStarted, TextDelta
 
 SETTINGS = HostSettings(restart=False, shutdown_timeout_ms=500, exit_grace_ms=500)
-OPTIONS: dict[str, Any] = {"tools": ["log"], "extra": "providers = true"}
 
 
 class Host:
@@ -39,7 +38,7 @@ class Host:
         self.ends: dict[str, list[str]] = {}
 
     def start(self, script: type[Provider], name: str) -> Any:
-        extension = self.world.start(script, name, **OPTIONS)
+        extension = self.world.start(script, name=name, providers=True)
         self.world.until(lambda: self.owners(script.provider) == [1])
         return extension
 
@@ -78,11 +77,10 @@ class Host:
         assert all(len(ends) == 1 for ends in self.ends.values())
 
 
-@pytest.fixture(params=["memory", "process"])
-def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Host]:
+@pytest.fixture
+def host(broker_both_ways: Callable[..., DrivenSession]) -> Iterator[Host]:
     registry = ProviderRegistry()
-    make = worlds.MemoryWorld if request.param == "memory" else worlds.ProcessWorld
-    world = make(tmp_path, SETTINGS, services=HostServices(providers=registry))
+    world = broker_both_ways(patience_ms=0, settings=SETTINGS, services=HostServices(providers=registry))
     yield Host(world, registry)
     world.close()
     assert registry.providers == ()
@@ -145,12 +143,8 @@ def test_killed_while_its_first_request_waits(host: Host) -> None:
     extension = host.start(Provider, "ext")
     waiting, open_ = host.stream("silence"), host.stream("hang")
     call = extension.call("log", {})
-    if hasattr(host.world, "loop"):
-        host.world.until(lambda: open_.buffered == 4)
-        host.world.driver._pumps[extension.generation]._child.kill_group(9)
-    else:
-        host.world.driver.run()
-        host.world.driver.spawned[-1].exit(-9)
+    host.world.until(lambda: open_.buffered == 4)
+    host.world.inject(Faults().kill("ext"))
     assert [type(event) for event in host.read(waiting)] == [ExitedError]
     assert type(host.read(open_)[-1]) is ExitedError
     host.world.until(lambda: call.done)
@@ -172,7 +166,7 @@ def test_killed_when_it_is_told_to_stop_a_stream(host: Host) -> None:
 @pytest.mark.parametrize(("script", "starts"), [(DiesAtInitialize, False), (DiesWhenRegistered, True)])
 def test_killed_at_its_start(host: Host, script: type[Provider], starts: bool) -> None:
     host.start(Other, "other")
-    extension = host.world.add(script, "ext", **OPTIONS)
+    extension = host.world.add(script, name="ext", providers=True)
     start = extension.start()
     if starts:
         host.world.settle(start)
@@ -193,10 +187,7 @@ def test_killed_while_it_is_being_stopped(host: Host, script: type[Provider]) ->
     *_, error = host.read(stream)
     assert isinstance(error, CancelledError) and error.reason == "shutdown"
     assert host.owners("acme") == []
-    if hasattr(host.world, "loop"):
-        host.world.settle(stop)
-    else:
-        host.world.settle_by_time(stop)
+    host.world.settle(stop, within_ms=60_000)
     assert extension.generations == ()
     host.whole()
 
@@ -208,7 +199,7 @@ def test_a_candidate_is_killed(host: Host, script: type[Provider]) -> None:
     extension = host.start(Provider, "ext")
     stream = host.stream("hang")
     host.world.until(lambda: stream.buffered == 4)
-    replace(host, extension, script)
+    host.world.replace("ext", script)
     reload = extension.reload()
     if script is DiesAtInitialize:
         with pytest.raises(ExitedError):
@@ -231,10 +222,7 @@ def test_the_old_generation_is_killed_while_it_drains(host: Host) -> None:
     host.world.until(lambda: stream.buffered == 4)
     host.world.settle(extension.reload())
     host.world.until(lambda: host.owners("acme") == [2])
-    if hasattr(host.world, "loop"):
-        host.world.driver._pumps[extension.generations[0]]._child.kill_group(9)
-    else:
-        host.world.driver.spawned[1].exit(-9)
+    host.world.inject(Faults().kill("ext"), generation=1)
     assert type(host.read(stream)[-1]) is ExitedError
     host.world.until(lambda: len(extension.generations) == 1)
     assert host.owners("acme") == [2]
@@ -245,9 +233,8 @@ def test_the_old_generation_is_killed_while_it_drains(host: Host) -> None:
 
 def test_a_provider_that_floods_harms_nobody_else(tmp_path: Path) -> None:
     registry = ProviderRegistry()
-    world = worlds.ProcessWorld(tmp_path, SETTINGS, services=HostServices(providers=registry))
-    try:
-        host = Host(world, registry)
+    with ProcessHost(tmp_path, settings=SETTINGS, services=HostServices(providers=registry)) as processes:
+        host = Host(processes.open_session(tmp_path), registry)
         host.start(Other, "other")
         extension = host.start(Flood, "ext")
         stream = host.stream("hang")
@@ -261,16 +248,5 @@ def test_a_provider_that_floods_harms_nobody_else(tmp_path: Path) -> None:
         assert len(events) == 32
         assert isinstance(error, ResourceExhaustedError)
         assert type(host.read(host.stream("finish", "other"))[-1]) is Finished
-        world.settle(extension.stop())
+        host.world.settle(extension.stop())
         host.whole()
-    finally:
-        world.close()
-
-
-def replace(host: Host, extension: Any, script: type[Provider]) -> None:
-    """The next generation of ``extension`` runs ``script``."""
-    if hasattr(host.world, "loop"):
-        main = Path(extension.manifest.path).with_name("main.py")
-        main.write_text(main.read_text().replace("sys.argv[1]", repr(script.__name__)))
-    else:
-        host.world._factories[extension.name] = lambda generation: script()

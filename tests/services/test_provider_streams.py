@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from service_scripts import declaration
+from telling import ask, start
 
 from broker import canonical
 from broker.errors import (
@@ -36,17 +37,15 @@ class Streams:
 
     def __init__(self, told: Any, **settings: Any) -> None:
         self.registry = ProviderRegistry()
-        self.told = told(HostServices(providers=self.registry), restart=False, **settings)
-        self.world = self.told.world
-        self.driver = self.world.driver
+        self.world = told(HostServices(providers=self.registry), restart=False, **settings)
         self.session = self.world.session
-        self.extension = self.told.start(*CAPABILITIES, extra="providers = true")
-        self.told.ask(self.extension, "providers/register", declaration("acme", "small", "large"))
+        self.extension = start(self.world, *CAPABILITIES, providers=True)
+        ask(self.world, self.extension, "providers/register", declaration("acme", "small", "large"))
 
     def ask(self, **options: Any) -> ProviderStream:
         """Ask for a stream and let the provider hear of it."""
         stream: ProviderStream = self.session.stream("acme", "small", ASK, **options)
-        self.driver.run()
+        self.world.run()
         return stream
 
     def accepted(self, **options: Any) -> ProviderStream:
@@ -60,19 +59,19 @@ class Streams:
         """The provider answers the last request."""
         (*_, request) = (m for m in self.extension.far.received if m.get("method") == "provider/stream")
         self.extension.far.answer(request["id"], result)
-        self.driver.run()
+        self.world.run()
 
     def say(self, stream: ProviderStream, *events: tuple[int, str, Any]) -> None:
         """The provider says all of these at once."""
         for sequence, kind, payload in events:
             params = {"stream_id": stream.id, "sequence": sequence, "kind": kind, "payload": payload}
             self.extension.far.send({"jsonrpc": "2.0", "method": "provider/event", "params": params})
-        self.driver.run()
+        self.world.run()
 
     def cancels(self) -> list[Any]:
         """What the provider was told to stop."""
-        self.driver.run()
-        return self.told.heard(self.extension, "provider/cancel")  # type: ignore[no-any-return]
+        self.world.run()
+        return self.extension.far.params_of("provider/cancel")  # type: ignore[no-any-return]
 
 
 @pytest.fixture
@@ -110,7 +109,7 @@ def deltas(first: int, count: int) -> list[tuple[int, str, Any]]:
 )
 def test_a_stream_from_its_request_to_its_end(streams: Streams) -> None:
     stream = streams.ask(lease="lease-1")
-    assert streams.told.heard(streams.extension, "provider/stream") == [
+    assert streams.extension.far.params_of("provider/stream") == [
         {
             "stream_id": "provider-1-1",
             "provider_id": "acme",
@@ -138,7 +137,7 @@ def test_a_stream_from_its_request_to_its_end(streams: Streams) -> None:
 @pytest.mark.spec("octet.provider.auth-status")
 def test_what_cannot_be_asked_is_refused_before_anything_is_sent(streams: Streams) -> None:
     far = streams.extension
-    streams.told.ask(far, "providers/register", declaration("closed", kind="oauth", subject="acme"))
+    ask(streams.world, far, "providers/register", declaration("closed", kind="oauth", subject="acme"))
     for provider, model, request, error, path in [
         ("other", "small", ASK, InvalidParamsError, "provider_id"),
         ("acme", "huge", ASK, InvalidParamsError, "model_id"),
@@ -155,11 +154,11 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_sent(streams: Stream
     with pytest.raises(InvalidParamsError) as caught:
         streams.session.stream("acme", "small", ASK, lease="secret with spaces")
     assert "secret" not in str(caught.value)
-    elsewhere = streams.world.another_session()
+    elsewhere = streams.world.host.open_session()
     with pytest.raises(CapabilityMismatchError, match="another session"):
-        elsewhere.stream("acme", "small", ASK)
-    streams.driver.run()
-    assert streams.told.heard(far, "provider/stream") == []
+        elsewhere.session.stream("acme", "small", ASK)
+    streams.world.run()
+    assert far.far.params_of("provider/stream") == []
     assert streams.extension.generation.desk.streams.next_deadline() is None
 
 
@@ -172,7 +171,7 @@ def test_a_time_that_is_none_is_refused_and_leaves_nothing_behind(streams: Strea
     assert streams.extension.generation.desk.streams.next_deadline() is None
     with pytest.raises(UsageError, match="must be a whole number"):
         streams.extension.generation.connection.request("provider/stream", {}, timeout_ms=time)
-    streams.driver.advance(1_000)
+    streams.world.advance(1_000)
     assert not streams.accepted().closed
 
 
@@ -192,7 +191,7 @@ def test_a_refusal_is_final(streams: Streams, reason: str | None) -> None:
     )
     assert str(error).isprintable() and ("overloaded" in str(error)) is (reason is not None)
     assert stream.accepted.error is error
-    assert len(streams.told.heard(streams.extension, "provider/stream")) == 1
+    assert len(streams.extension.far.params_of("provider/stream")) == 1
     assert streams.cancels() == []
 
 
@@ -210,7 +209,7 @@ def test_an_error_answer_and_a_malformed_one_end_the_stream(streams: Streams) ->
     (request,) = (m for m in streams.extension.far.received if m.get("method") == "provider/stream")
     error = {"code": -32603, "message": "internal error"}
     streams.extension.far.send({"jsonrpc": "2.0", "id": request["id"], "error": error})
-    streams.driver.run()
+    streams.world.run()
     second = streams.ask()
     streams.answer(stream_id=second.id, accepted=1)
     assert [type(each) for each in taken(first) + taken(second)] == [RemoteError, ResultError]
@@ -318,10 +317,10 @@ def test_a_cancelled_stream_is_told_once_and_its_late_events_are_ignored(streams
         streams.say(stream, *deltas(4 + 3 * round_, 3))
     assert streams.cancels() == [{"stream_id": stream.id, "reason": "enough"}]
     assert streams.extension.health is Health.READY
-    streams.driver.advance(30_000)
+    streams.world.advance(30_000)
     streams.say(stream, *deltas(4, 64))
     assert streams.extension.health is Health.READY
-    streams.driver.advance(1)
+    streams.world.advance(1)
     streams.say(stream, *deltas(4, 64))
     assert streams.extension.health is Health.READY
     streams.say(stream, *deltas(4, 1))
@@ -343,10 +342,10 @@ def test_the_reason_of_a_cancel_has_its_bound(streams: Streams) -> None:
 def test_a_cancel_while_the_request_is_open_releases_both(streams: Streams) -> None:
     stream = streams.ask()
     stream.cancel("user")
-    streams.driver.run()
+    streams.world.run()
     assert isinstance(stream.accepted.error, CancelledError)
     assert streams.cancels() == [{"stream_id": stream.id, "reason": "user"}]
-    (cancel,) = streams.told.heard(streams.extension, "$/cancelRequest")
+    (cancel,) = streams.extension.far.params_of("$/cancelRequest")
     assert cancel["reason"] == "user"
     streams.answer(stream_id=stream.id, accepted=True)
     streams.say(stream, (0, "started", {}))
@@ -357,19 +356,19 @@ def test_a_cancel_while_the_request_is_open_releases_both(streams: Streams) -> N
 def test_a_request_that_never_left_needs_no_cancel(streams: Streams) -> None:
     stream = streams.session.stream("acme", "small", ASK)
     stream.cancel("user")
-    streams.driver.run()
+    streams.world.run()
     for method in ("provider/stream", "provider/cancel", "$/cancelRequest"):
-        assert streams.told.heard(streams.extension, method) == []
+        assert streams.extension.far.params_of(method) == []
 
 
 @pytest.mark.spec("octet.provider.stream-idle")
 def test_a_stream_without_events_is_cancelled_after_its_idle_time(streams: Streams) -> None:
     stream = streams.accepted()
-    streams.driver.advance(29_999)
+    streams.world.advance(29_999)
     streams.say(stream, (0, "heartbeat", None or {}))
-    streams.driver.advance(29_999)
+    streams.world.advance(29_999)
     assert not stream.closed
-    streams.driver.advance(1)
+    streams.world.advance(1)
     (error,) = taken(stream)
     assert isinstance(error, TimedOutError)
     assert (error.observed, error.maximum, error.dispatched) == (30_000, 30_000, True)
@@ -380,12 +379,12 @@ def test_a_stream_without_events_is_cancelled_after_its_idle_time(streams: Strea
 def test_a_stream_is_cancelled_when_it_is_too_old_however_busy(streams: Streams) -> None:
     stream = streams.accepted()
     for number in range(29):
-        streams.driver.advance(10_000)
+        streams.world.advance(10_000)
         streams.say(stream, (number, "heartbeat", {}))
     assert not stream.closed
-    streams.driver.advance(9_999)
+    streams.world.advance(9_999)
     assert not stream.closed
-    streams.driver.advance(1)
+    streams.world.advance(1)
     (error,) = taken(stream)
     assert isinstance(error, TimedOutError) and (error.observed, error.maximum) == (300_000, 300_000)
     assert streams.cancels() == [{"stream_id": stream.id, "reason": "deadline"}]
@@ -393,23 +392,23 @@ def test_a_stream_is_cancelled_when_it_is_too_old_however_busy(streams: Streams)
 
 def test_the_deadlines_can_be_chosen_for_one_stream(streams: Streams) -> None:
     idle, total = streams.accepted(idle_timeout_ms=50), streams.accepted(timeout_ms=80)
-    streams.driver.advance(50)
+    streams.world.advance(50)
     assert (idle.closed, total.closed) == (True, False)
-    streams.driver.advance(30)
+    streams.world.advance(30)
     assert total.closed
 
 
 @pytest.mark.spec("octet.provider.stream-idle", "octet.provider.stream-refused")
 def test_an_acceptance_that_does_not_come_ends_the_stream_and_is_not_repeated(streams: Streams) -> None:
     stream = streams.ask(idle_timeout_ms=1_000)
-    streams.driver.advance(999)
+    streams.world.advance(999)
     assert not stream.closed
-    streams.driver.advance(1)
+    streams.world.advance(1)
     (error,) = taken(stream)
     assert isinstance(error, TimedOutError) and error.dispatched
-    assert len(streams.told.heard(streams.extension, "provider/stream")) == 1
+    assert len(streams.extension.far.params_of("provider/stream")) == 1
     assert streams.cancels() == [{"stream_id": stream.id, "reason": "timeout"}]
-    assert len(streams.told.heard(streams.extension, "$/cancelRequest")) == 1
+    assert len(streams.extension.far.params_of("$/cancelRequest")) == 1
 
 
 @pytest.mark.spec("octet.provider.stream-buffer")
@@ -419,9 +418,9 @@ def test_a_reader_that_takes_nothing_loses_the_stream(make: Callable[..., Stream
     stream = streams.accepted()
     streams.say(stream, (0, "started", {}), *deltas(1, 40))
     assert (stream.buffered, stream.closed) == (32, False)
-    streams.driver.advance(999)
+    streams.world.advance(999)
     assert not stream.closed
-    streams.driver.advance(1)
+    streams.world.advance(1)
     assert streams.cancels() == [{"stream_id": stream.id, "reason": "backpressure"}]
     *events, error = taken(stream)
     assert len(events) == 32
@@ -456,23 +455,23 @@ def test_a_slow_reader_has_one_moment_in_all_until_it_has_caught_up(make: Callab
     stream = streams.accepted()
     streams.say(stream, *deltas(0, 400))
     for _ in range(2):
-        streams.driver.advance(100)
+        streams.world.advance(100)
         stream.take()
-        streams.driver.run()
+        streams.world.run()
         assert (stream.buffered, stream.closed) == (32, False)
     taken(stream)
-    streams.driver.run()
-    streams.driver.advance(249)
+    streams.world.run()
+    streams.world.advance(249)
     assert not stream.closed
     taken(stream)
-    streams.driver.run()
+    streams.world.run()
     for _ in range(2):
-        streams.driver.advance(100)
+        streams.world.advance(100)
         stream.take()
-        streams.driver.run()
-    streams.driver.advance(49)
+        streams.world.run()
+    streams.world.advance(49)
     assert not stream.closed
-    streams.driver.advance(1)
+    streams.world.advance(1)
     assert stream.closed
 
 
@@ -484,9 +483,9 @@ def test_what_comes_while_a_stream_is_full_stays_with_the_process(make: Callable
     streams.say(stream, *deltas(32, 100))
     assert (len(streams.extension.far.sent), streams.extension.generation.connection.unread_bytes) == (100, 0)
     stream.take()
-    streams.driver.run()
+    streams.world.run()
     assert (len(streams.extension.far.sent), stream.buffered) == (99, 32)
-    streams.driver.advance(250)
+    streams.world.advance(250)
     assert (len(streams.extension.far.sent), stream.closed) == (0, True)
     assert streams.extension.generation.reading
 
@@ -509,11 +508,11 @@ def test_no_more_is_read_before_what_was_received_has_been(streams: Streams) -> 
     for taken_so_far in range(1, 9):
         stream.take()
         assert not generation.reading
-        streams.driver.run()
+        streams.world.run()
         assert (stream.buffered, generation.reading) == (32, False)
         assert (generation.connection.unread_bytes == 0) is (taken_so_far == 8)
     stream.take()
-    streams.driver.run()
+    streams.world.run()
     assert (stream.buffered, generation.reading) == (31, True)
 
 
@@ -566,9 +565,9 @@ def test_events_of_streams_that_never_were_are_dropped_and_counted(streams: Stre
 def test_a_provider_that_changes_before_it_accepts_is_not_read(streams: Streams, change: str) -> None:
     stream = streams.ask()
     if change == "unregister":
-        streams.told.ask(streams.extension, "providers/unregister", {"provider_id": "acme"})
+        ask(streams.world, streams.extension, "providers/unregister", {"provider_id": "acme"})
     elif change == "update":
-        streams.told.ask(streams.extension, "providers/update", declaration("acme", "large"))
+        ask(streams.world, streams.extension, "providers/update", declaration("acme", "large"))
     else:
         required = streams.registry.owned(streams.extension.generation.principal, "acme").definition.auth
         streams.registry.set_status(streams.extension.generation.principal, "acme", required, "revoked")
@@ -580,7 +579,7 @@ def test_a_provider_that_changes_before_it_accepts_is_not_read(streams: Streams,
 
 def test_a_change_of_the_catalogue_does_not_touch_a_stream_under_way(streams: Streams) -> None:
     stream = streams.accepted()
-    streams.told.ask(streams.extension, "providers/unregister", {"provider_id": "acme"})
+    ask(streams.world, streams.extension, "providers/unregister", {"provider_id": "acme"})
     streams.say(stream, (0, "finished", {"stop_reason": "stop"}))
     assert taken(stream) == [Finished(stop_reason="stop")]
     with pytest.raises(InvalidParamsError):
@@ -597,7 +596,7 @@ def test_a_crash_ends_every_stream_once_with_an_error_of_its_own(streams: Stream
     for stream in (asked, open_):
         stream.set_listener(lambda stream=stream: told.append(stream.id))  # type: ignore[misc]
     streams.extension.far.exit(-9)
-    streams.driver.run()
+    streams.world.run()
     assert told == [asked.id, open_.id]
     (first,), (started, second) = taken(asked), taken(open_)
     assert isinstance(first, ExitedError) and isinstance(second, ExitedError) and started == StreamStarted()
@@ -639,7 +638,7 @@ def test_a_reload_lets_a_stream_finish_on_the_old_generation(streams: Streams) -
     streams.extension.far = newer
     with pytest.raises(InvalidParamsError):
         streams.session.stream("acme", "small", ASK)
-    streams.told.ask(streams.extension, "providers/register", declaration())
+    ask(streams.world, streams.extension, "providers/register", declaration())
     assert streams.accepted().id == "provider-2-1"
 
 
@@ -647,12 +646,12 @@ def test_a_reload_ends_a_stream_that_takes_too_long(streams: Streams) -> None:
     stream = streams.accepted()
     older = streams.extension.far
     streams.world.settle(streams.extension.reload())
-    streams.driver.advance(4_999)
+    streams.world.advance(4_999)
     assert not stream.closed
-    streams.driver.advance(1)
+    streams.world.advance(1)
     (error,) = taken(stream)
     assert isinstance(error, CancelledError) and error.reason == "reload drain deadline"
-    cancels = [m["params"] for m in older.received if m.get("method") == "provider/cancel"]
+    cancels = older.params_of("provider/cancel")
     assert cancels == [{"stream_id": stream.id, "reason": "reload drain deadline"}]
     assert older.exit_status == 0
 
@@ -678,15 +677,15 @@ def test_readers_that_stop_in_turn_keep_no_answer_out(streams: Streams) -> None:
     ones = [streams.accepted() for _ in range(3)]
     waiting = streams.ask()
     waiting.cancel()
-    streams.driver.run()
+    streams.world.run()
     (*_, request) = (m for m in streams.extension.far.received if m.get("method") == "provider/stream")
     for stream in ones:
         for sequence, kind, payload in deltas(0, 33):
             params = {"stream_id": stream.id, "sequence": sequence, "kind": kind, "payload": payload}
             streams.extension.far.send({"jsonrpc": "2.0", "method": "provider/event", "params": params})
     streams.extension.far.answer(request["id"], {"stream_id": waiting.id, "accepted": False})
-    streams.driver.run()
+    streams.world.run()
     for _ in range(50):
-        streams.driver.advance(100)
+        streams.world.advance(100)
     assert streams.extension.health is Health.READY
     assert [type(taken(stream)[-1]) for stream in ones] == [ResourceExhaustedError] * 3

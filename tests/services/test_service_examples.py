@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import worlds
 from service_scripts import Asking
 
 from broker.adapters.aio import AsyncHost, AsyncSession
@@ -17,6 +16,7 @@ from broker.adapters.blocking import BlockingHost
 from broker.adapters.source_roots import SourceRoots
 from broker.errors import BrokerError, CancelledError, ResourceExhaustedError, StreamError, TimedOutError, UsageError
 from broker.host import HostServices, HostSettings, ProviderRegistry, SessionDriver, ThemeCatalogue
+from broker.testing import write_extension
 from broker.wire.octet.session_models import ThemeSelectResult
 from broker.wire.octet.stream_models import Finished, StreamPayload, StreamStarted, TextDelta, Usage
 
@@ -271,14 +271,11 @@ def test_callbacks_of_an_asyncio_host_may_be_coroutines(tmp_path: Path) -> None:
 
     driver: SessionDriver = Sessions()
     services = HostServices(session_driver=driver, themes=ThemeCatalogue({"dusk": "user"}, decide=decide))
-    world = worlds.ProcessWorld(tmp_path)
-    manifest = world.add(Asking, "asking", tools=["answers"]).manifest
-    world.close()
 
     async def main() -> Any:
         async with AsyncHost(services=services) as host:
             session = await host.open_session(tmp_path)
-            await session.start(manifest)
+            await session.start(write_extension(tmp_path / "asking", Asking))
             for _ in range(500):
                 answers = (await session.call("asking", "answers")).metadata["answers"]
                 if len(answers) == 5:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import worlds
 from service_scripts import DiesAsking, DiesMigrating, Everything
 
 from broker.adapters.source_roots import SourceRoots
@@ -74,18 +73,9 @@ def bind(what: str, tmp_path: Path) -> HostServices:
     return HostServices(**(everything if what == "everything" else {k: v for k, v in everything.items() if k == what}))
 
 
-@pytest.fixture(params=["memory", "process"])
-def open_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[HostServices], Any]]:
-    made: list[Any] = []
-
-    def make(services: HostServices) -> Any:
-        kind = worlds.MemoryWorld if request.param == "memory" else worlds.ProcessWorld
-        made.append(kind(tmp_path, HostSettings(restart=False), services=services))
-        return made[-1]
-
-    yield make
-    for world in made:
-        world.close()
+@pytest.fixture
+def open_world(broker_both_ways: Callable[..., Any]) -> Callable[[HostServices], Any]:
+    return lambda services: broker_both_ways(patience_ms=0, settings=HostSettings(restart=False), services=services)
 
 
 @pytest.mark.spec(
@@ -104,7 +94,7 @@ def test_what_is_bound_is_offered_and_works_and_nothing_else(
     capabilities, served = BOUND[bound]
     services = bind(bound, tmp_path)
     world = open_world(services)
-    extension = world.start(Everything, "all", tools=["answers"], extra="providers = true")
+    extension = world.start(Everything, name="all", providers=True)
     selection = extension.generation.connection.selection
     assert (
         sorted(selection.capabilities - {"content_parts", "core", "request_cancellation", "tool_call"}) == capabilities
@@ -149,8 +139,7 @@ def test_killed_while_the_host_decides(open_world: Callable[[HostServices], Any]
         auth_policy=policy,
     )
     world = open_world(services)
-    options = {"tools": ["answers"], "extra": "providers = true"}
-    dying = world.add(DiesAsking, "all", **options)
+    dying = world.add(DiesAsking, name="all", providers=True)
     dying.start()
     world.until(lambda: dying.ended)
     assert registry.providers == ()
@@ -162,7 +151,7 @@ def test_killed_while_the_host_decides(open_world: Callable[[HostServices], Any]
     assert registry.revision == revision
     world.session.remove("all")
     sessions.at_once = True
-    extension = world.start(Everything, "all", **options)
+    extension = world.start(Everything, name="all", providers=True)
     world.until(lambda: len(registry.providers) == 1 and len(decisions) > 0 and not decisions[-1].done)
     decisions[-1].succeed(ProviderAuthorizationResult(status="ready"))
 
@@ -175,7 +164,7 @@ def test_killed_while_the_host_decides(open_world: Callable[[HostServices], Any]
 
 def test_killed_while_it_migrates(open_world: Callable[[HostServices], Any], tmp_path: Path) -> None:
     world = open_world(HostServices(migrations=SourceRoots(tmp_path)))
-    extension = world.start(DiesMigrating, "all", tools=["answers"])
+    extension = world.start(DiesMigrating, name="all")
     setup = world.settle(extension.migration.detect(str(tmp_path)))
     outcome = extension.migration.import_from(setup)
     ended: list[Any] = []

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import worlds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from service_scripts import Told, declaration
 
 from broker.errors import BrokerError
 from broker.host import Health, HostServices, HostSettings, Outcome, Principal, ProviderRegistry
+from broker.testing import MemoryHost
 from broker.wire.octet.stream_models import Finished
 
 STREAM_STEPS = st.tuples(
@@ -57,30 +57,23 @@ class Reader:
 @pytest.mark.spec("octet.provider.stream-cancel", "octet.provider.stream-terminal")
 @given(steps=st.lists(STREAM_STEPS, max_size=40))
 @settings(max_examples=120, deadline=None)
-def test_streams_end_once_whatever_happens(tmp_path_factory: Any, steps: list[tuple[str, int]]) -> None:
+def test_streams_end_once_whatever_happens(steps: list[tuple[str, int]]) -> None:
     registry = ProviderRegistry()
-    world = worlds.MemoryWorld(
-        tmp_path_factory.getbasetemp(),
-        HostSettings(restart=False, stream_idle_ms=2_000, stream_total_ms=10_000),
-        HostServices(providers=registry),
+    limits = HostSettings(restart=False, stream_idle_ms=2_000, stream_total_ms=10_000)
+    host = MemoryHost(patience_ms=0, settings=limits, services=HostServices(providers=registry))
+    world = host.open_session()
+    extension = world.start(
+        lambda: Told(capabilities=("provider_catalog", "provider_stream")), name="ext", providers=True
     )
-    fars: list[Told] = []
-
-    def make(number: int) -> Told:
-        fars.append(Told(capabilities=("provider_catalog", "provider_stream")))
-        return fars[-1]
-
-    extension = world.add_made("ext", make, extra="providers = true")
-    world.settle(extension.start())
     readers: list[Reader] = []
     ids = iter(range(10_000))
     stopped = False
 
     def ask(method: str, params: dict[str, Any]) -> None:
-        fars[-1].request(next(ids), method, params)
+        world.processes[-1].request(next(ids), method, params)
 
     def far_of(stream: Any) -> Told:
-        return fars[int(stream.id.split("-")[1]) - 1]
+        return world.processes[int(stream.id.split("-")[1]) - 1]
 
     def answer(reader: Reader, **result: Any) -> None:
         far = far_of(reader.stream)
@@ -99,7 +92,7 @@ def test_streams_end_once_whatever_happens(tmp_path_factory: Any, steps: list[tu
         far_of(reader.stream).send({"jsonrpc": "2.0", "method": "provider/event", "params": params})
 
     ask("providers/register", declaration())
-    world.driver.run()
+    world.run()
     for step, number in steps:
         reader = readers[number % len(readers)] if readers else None
         if step == "open":
@@ -112,11 +105,11 @@ def test_streams_end_once_whatever_happens(tmp_path_factory: Any, steps: list[tu
         elif step == "unregister":
             ask("providers/unregister", {"provider_id": "acme"})
         elif step == "time":
-            world.driver.advance([1, 249, 1_000, 1_999, 2_500, 6_000][number])
+            world.advance([1, 249, 1_000, 1_999, 2_500, 6_000][number])
         elif step == "reload" and extension.health is Health.READY and len(extension.generations) == 1:
             extension.reload()
         elif step == "exit" and number == 0:
-            fars[-1].exit(-9)
+            world.processes[-1].exit(-9)
         elif step == "stop" and number == 0 and not stopped:
             stopped = True
             extension.stop()
@@ -141,10 +134,10 @@ def test_streams_end_once_whatever_happens(tmp_path_factory: Any, steps: list[tu
                     pass
             elif step == "cancel":
                 reader.stream.cancel("enough")
-        world.driver.run()
+        world.run()
         for reader in readers:
             assert reader.stream.buffered <= 32
-    world.settle_by_time(world.host.close())
+    host.close()
     for reader in readers:
         while reader.take():
             pass
@@ -187,25 +180,12 @@ class Driver:
 @pytest.mark.spec("octet.session.idle-boundary", "octet.session.cancelled")
 @given(steps=st.lists(SESSION_STEPS, max_size=60))
 @settings(max_examples=120, deadline=None)
-def test_session_changes_are_answered_once_whatever_happens(
-    tmp_path_factory: Any, steps: list[tuple[str, int]]
-) -> None:
+def test_session_changes_are_answered_once_whatever_happens(steps: list[tuple[str, int]]) -> None:
     driver = Driver()
-    world = worlds.MemoryWorld(
-        tmp_path_factory.getbasetemp(), HostSettings(restart=False), HostServices(session_driver=driver)
-    )
-    fars: dict[str, Told] = {}
-
-    def maker(name: str) -> Any:
-        def make(number: int) -> Told:
-            fars[name] = Told(capabilities=("session_lifecycle",))
-            return fars[name]
-
-        return make
-
-    extensions = {name: world.add_made(name, maker(name)) for name in ("one", "two")}
-    for extension in extensions.values():
-        world.settle(extension.start())
+    host = MemoryHost(patience_ms=0, settings=HostSettings(restart=False), services=HostServices(session_driver=driver))
+    world = host.open_session()
+    fars = {name: Told(capabilities=("session_lifecycle",)) for name in ("one", "two")}
+    extensions = {name: world.start(far, name=name) for name, far in fars.items()}
     control = world.session.control
     asked: list[tuple[str, int]] = []
     turns = 0
@@ -241,7 +221,7 @@ def test_session_changes_are_answered_once_whatever_happens(
         elif step == "stop" and number < 2:
             extensions[name].stop()
         driver.busy = turns > 0
-        world.driver.run()
+        world.run()
         assert control.waiting <= 16
     while turns:
         turns -= 1
@@ -250,10 +230,10 @@ def test_session_changes_are_answered_once_whatever_happens(
     for _ in range(40):
         for outcome in driver.open:
             outcome.succeed("made")
-        world.driver.run()
+        world.run()
     for name, request_id in asked:
         answers = [m for m in fars[name].received if m.get("id") == request_id and "method" not in m]
         alive = extensions[name].health is Health.READY
         assert len(answers) <= 1
         assert not alive or len(answers) == 1
-    world.settle_by_time(world.host.close())
+    host.close()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from telling import answered, ask, notify, send, start, told_one
 
 from broker.errors import InvalidParamsError, UsageError
 from broker.host import Health, HostServices, Outcome, Principal
@@ -69,23 +70,21 @@ class Sessions:
 def test_each_change_is_made_by_the_hosts_driver(told: Any, method: str, params: Any, done: tuple[str, ...]) -> None:
     """The driver is called once, with who asked, and nothing else changes: create and fork do not switch."""
     driver = Sessions()
-    world = told(HostServices(session_driver=driver))
-    extension = world.start(SERVICE)
-    assert world.ask(extension, method, params) == {"session_id": f"{done[0]}-1"}
+    world, extension = told_one(told(HostServices(session_driver=driver)), SERVICE)
+    assert ask(world, extension, method, params) == {"session_id": f"{done[0]}-1"}
     assert driver.log == [done]
-    session = world.world.session
+    session = world.session
     assert driver.asked_by == [Principal(session.session_id, "ext", extension.instance_id, 1)]
-    assert world.heard(extension, method) == []
+    assert extension.far.params_of(method) == []
 
 
 @pytest.mark.spec("octet.capability.session-lifecycle", "octet.capability.offered-when-bound")
 def test_without_a_driver_it_is_neither_offered_nor_served(told: Any) -> None:
-    world = told()
-    extension = world.start(SERVICE)
-    (offer,) = [params["contract"] for params in world.heard(extension, "initialize")]
+    world, extension = told_one(told(), SERVICE)
+    (offer,) = [params["contract"] for params in extension.far.params_of("initialize")]
     assert SERVICE not in offer["optional_capabilities"]
     assert not [method for method in offer["optional_methods"] if method.startswith("session/")]
-    assert world.ask(extension, "session/create", {}) == (-32601, {"method": "session/create"})
+    assert ask(world, extension, "session/create", {}) == (-32601, {"method": "session/create"})
 
 
 @pytest.mark.spec("octet.session.idle-boundary")
@@ -98,13 +97,13 @@ def test_changes_wait_for_the_idle_boundary_and_run_one_by_one_in_order(told: An
 
     driver = Sessions(later)
     world = told(HostServices(session_driver=driver))
-    one, two = world.start(SERVICE, name="one"), world.start(SERVICE, name="two")
-    control = world.world.session.control
+    one, two = start(world, SERVICE, name="one"), start(world, SERVICE, name="two")
+    control = world.session.control
     control.begin_turn()
     control.begin_turn()
-    first = world.send(one, "session/create", {})
-    second = world.send(two, "session/switch", {"session_id": "x"})
-    third = world.send(one, "session/reload", {})
+    first = send(world, one, "session/create", {})
+    second = send(world, two, "session/switch", {"session_id": "x"})
+    third = send(world, one, "session/reload", {})
     control.end_turn()
     assert (driver.log, control.waiting, control.idle) == ([], 3, False)
     control.end_turn()
@@ -114,14 +113,14 @@ def test_changes_wait_for_the_idle_boundary_and_run_one_by_one_in_order(told: An
     control.begin_turn()
     pending[1].succeed("x")
     assert len(driver.log) == 2
-    world.world.driver.run()
-    assert world.answer(one, first) == {"session_id": "new"}
-    assert world.answer(two, second) == {"session_id": "x"}
-    assert world.answer(one, third) is None
+    world.run()
+    assert answered(one, first) == {"session_id": "new"}
+    assert answered(two, second) == {"session_id": "x"}
+    assert answered(one, third) is None
     control.end_turn()
     pending[2].succeed("x")
-    world.world.driver.run()
-    assert world.answer(one, third) == {"session_id": "x"}
+    world.run()
+    assert answered(one, third) == {"session_id": "x"}
     with pytest.raises(UsageError, match="end_turn without begin_turn"):
         control.end_turn()
 
@@ -140,11 +139,10 @@ def test_changes_wait_for_the_idle_boundary_and_run_one_by_one_in_order(told: An
 )
 def test_bad_parameters_are_answered_and_the_stream_lives(told: Any, method: str, params: Any, code: int) -> None:
     driver = Sessions()
-    world = told(HostServices(session_driver=driver))
-    extension = world.start(SERVICE)
-    assert world.ask(extension, method, params) == (code, None)
+    world, extension = told_one(told(HostServices(session_driver=driver)), SERVICE)
+    assert ask(world, extension, method, params) == (code, None)
     assert driver.log == []
-    assert world.ask(extension, "session/create", {}) == {"session_id": "create-1"}
+    assert ask(world, extension, "session/create", {}) == {"session_id": "create-1"}
     assert extension.health is Health.READY
 
 
@@ -179,9 +177,8 @@ def fails_later(what: str) -> Outcome[str]:
     ],
 )
 def test_a_change_that_fails_is_an_internal_error_with_a_reason(told: Any, answer: Any, reason: str) -> None:
-    world = told(HostServices(session_driver=Sessions(answer)))
-    extension = world.start(SERVICE)
-    assert world.ask(extension, "session/switch", {"session_id": "s-7"}) == (-32603, {"reason": reason})
+    world, extension = told_one(told(HostServices(session_driver=Sessions(answer))), SERVICE)
+    assert ask(world, extension, "session/switch", {"session_id": "s-7"}) == (-32603, {"reason": reason})
     assert extension.health is Health.READY
 
 
@@ -189,88 +186,84 @@ def test_a_change_that_fails_is_an_internal_error_with_a_reason(told: Any, answe
 def test_a_driver_that_is_taken_away_fails_what_waits_and_what_runs(told: Any) -> None:
     running: Outcome[str] = Outcome()
     driver = Sessions(lambda what: running)
-    world = told(HostServices(session_driver=driver))
-    extension = world.start(SERVICE)
-    control = world.world.session.control
-    first, second = (world.send(extension, "session/create", {}) for _ in range(2))
+    world, extension = told_one(told(HostServices(session_driver=driver)), SERVICE)
+    control = world.session.control
+    first, second = (send(world, extension, "session/create", {}) for _ in range(2))
     control.deactivate()
-    world.world.driver.run()
+    world.run()
     unavailable = (-32603, {"reason": "unavailable"})
-    assert world.answer(extension, first) == world.answer(extension, second) == unavailable
-    assert world.ask(extension, "session/fork", {}) == unavailable
+    assert answered(extension, first) == answered(extension, second) == unavailable
+    assert ask(world, extension, "session/fork", {}) == unavailable
     running.succeed("late")
-    world.world.driver.run()
+    world.run()
     assert driver.log == [("create",)]
     control.activate(Sessions())
-    assert world.ask(extension, "session/fork", {}) == {"session_id": "fork-1"}
+    assert ask(world, extension, "session/fork", {}) == {"session_id": "fork-1"}
 
 
 @pytest.mark.spec("octet.session.queue-full")
 def test_the_queue_and_each_process_have_their_bound(told: Any) -> None:
     world = told(HostServices(session_driver=Sessions()))
-    extensions = [world.start(SERVICE, name=name) for name in ("one", "two", "three")]
-    world.world.session.control.begin_turn()
-    asked = [[world.send(extension, "session/create", {}) for _ in range(8)] for extension in extensions[:2]]
-    assert world.world.session.control.waiting == 16
-    assert world.ask(extensions[0], "session/fork", {}) == (-32012, {"reason": "too many requests"})
-    assert world.ask(extensions[2], "session/fork", {}) == (-32012, {"reason": "the queue is full"})
-    world.world.session.control.end_turn()
-    world.world.driver.run()
+    extensions = [start(world, SERVICE, name=name) for name in ("one", "two", "three")]
+    world.session.control.begin_turn()
+    asked = [[send(world, extension, "session/create", {}) for _ in range(8)] for extension in extensions[:2]]
+    assert world.session.control.waiting == 16
+    assert ask(world, extensions[0], "session/fork", {}) == (-32012, {"reason": "too many requests"})
+    assert ask(world, extensions[2], "session/fork", {}) == (-32012, {"reason": "the queue is full"})
+    world.session.control.end_turn()
+    world.run()
     for extension, ids in zip(extensions, asked, strict=False):
-        assert [world.answer(extension, one) for one in ids] == [{"session_id": "create-1"}] * 8
-    assert world.ask(extensions[2], "session/fork", {}) == {"session_id": "fork-1"}
+        assert [answered(extension, one) for one in ids] == [{"session_id": "create-1"}] * 8
+    assert ask(world, extensions[2], "session/fork", {}) == {"session_id": "fork-1"}
 
 
 @pytest.mark.spec("octet.session.cancelled")
 def test_a_cancelled_change_is_not_made_unless_it_has_begun(told: Any) -> None:
     running: Outcome[str] = Outcome()
     driver = Sessions(lambda what: running if what == "create" else what)
-    world = told(HostServices(session_driver=driver))
-    extension = world.start(SERVICE)
-    begun = world.send(extension, "session/create", {})
-    waiting = world.send(extension, "session/fork", {})
-    last = world.send(extension, "session/reload", {})
+    world, extension = told_one(told(HostServices(session_driver=driver)), SERVICE)
+    begun = send(world, extension, "session/create", {})
+    waiting = send(world, extension, "session/fork", {})
+    last = send(world, extension, "session/reload", {})
     for request_id in (waiting, begun):
-        world.notify(extension, "$/cancelRequest", {"id": request_id})
-        assert world.answer(extension, request_id) == (-32800, None)
+        notify(world, extension, "$/cancelRequest", {"id": request_id})
+        assert answered(extension, request_id) == (-32800, None)
     running.succeed("made")
-    world.world.driver.run()
+    world.run()
     assert driver.log == [("create",), ("reload",)]
-    assert world.answer(extension, begun) == (-32800, None)
-    assert world.answer(extension, last) == {"session_id": "reload"}
+    assert answered(extension, begun) == (-32800, None)
+    assert answered(extension, last) == {"session_id": "reload"}
 
 
 def test_a_process_that_ends_takes_its_waiting_changes_with_it(told: Any) -> None:
     driver = Sessions()
     world = told(HostServices(session_driver=driver), restart=False)
-    dying, other = world.start(SERVICE, name="dying"), world.start(SERVICE, name="other")
-    control = world.world.session.control
+    dying, other = start(world, SERVICE, name="dying"), start(world, SERVICE, name="other")
+    control = world.session.control
     control.begin_turn()
-    world.send(dying, "session/create", {})
-    kept = world.send(other, "session/fork", {})
+    send(world, dying, "session/create", {})
+    kept = send(world, other, "session/fork", {})
     dying.far.exit(-9)
-    world.world.driver.run()
+    world.run()
     assert control.waiting == 1
     control.end_turn()
-    world.world.driver.run()
+    world.run()
     assert driver.log == [("fork",)]
-    assert world.answer(other, kept) == {"session_id": "fork-1"}
+    assert answered(other, kept) == {"session_id": "fork-1"}
 
 
 def test_a_stopped_extension_is_told_that_its_change_is_not_made(told: Any) -> None:
     driver = Sessions()
-    world = told(HostServices(session_driver=driver))
-    extension = world.start(SERVICE)
-    world.world.session.control.begin_turn()
-    waiting = world.send(extension, "session/create", {})
-    world.world.settle(extension.stop())
-    assert world.answer(extension, waiting) == (-32603, {"reason": "the process is being stopped"})
-    world.world.session.control.end_turn()
+    world, extension = told_one(told(HostServices(session_driver=driver)), SERVICE)
+    world.session.control.begin_turn()
+    waiting = send(world, extension, "session/create", {})
+    world.settle(extension.stop())
+    assert answered(extension, waiting) == (-32603, {"reason": "the process is being stopped"})
+    world.session.control.end_turn()
     assert driver.log == []
 
 
 def test_an_answer_without_a_canonical_form_is_an_internal_error(told: Any) -> None:
-    world = told(HostServices(session_driver=Sessions(lambda what: "a\ud800")))
-    extension = world.start(SERVICE)
-    assert world.ask(extension, "session/create", {}) == (-32603, None)
+    world, extension = told_one(told(HostServices(session_driver=Sessions(lambda what: "a\ud800"))), SERVICE)
+    assert ask(world, extension, "session/create", {}) == (-32603, None)
     assert extension.health is Health.READY

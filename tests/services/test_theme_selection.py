@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from telling import answered, ask, notify, send, start, told_one
 
 from broker.errors import CapabilityMismatchError, UsageError
 from broker.host import HostServices, Outcome, Principal, ThemeCatalogue, ThemeChoice
@@ -21,9 +22,8 @@ def selection(**change: Any) -> dict[str, Any]:
 @pytest.mark.spec("octet.capability.theme-selection", "octet.method.theme-select", "octet.theme.selected")
 @pytest.mark.parametrize("theme_id", ["dusk", "mine"])
 def test_a_trusted_theme_of_the_catalogue_is_selected(told: Any, theme_id: str) -> None:
-    world = told(HostServices(themes=ThemeCatalogue(THEMES)))
-    extension = world.start(SERVICE)
-    answer = world.ask(extension, "theme/select", selection(theme_id=theme_id))
+    world, extension = told_one(told(HostServices(themes=ThemeCatalogue(THEMES))), SERVICE)
+    answer = ask(world, extension, "theme/select", selection(theme_id=theme_id))
     assert answer == {"status": "selected", "theme_id": theme_id}
 
 
@@ -43,9 +43,8 @@ def test_a_trusted_theme_of_the_catalogue_is_selected(told: Any, theme_id: str) 
 def test_what_is_refused(told: Any, change: dict[str, Any], code: int) -> None:
     asked: list[ThemeChoice] = []
     catalogue = ThemeCatalogue(THEMES, decide=lambda choice: asked.append(choice) or ThemeSelectResult(status="denied"))  # type: ignore[func-returns-value]
-    world = told(HostServices(themes=catalogue))
-    extension = world.start(SERVICE)
-    assert world.ask(extension, "theme/select", selection(**change)) == (code, None)
+    world, extension = told_one(told(HostServices(themes=catalogue)), SERVICE)
+    assert ask(world, extension, "theme/select", selection(**change)) == (code, None)
     assert asked == []
 
 
@@ -64,20 +63,19 @@ def test_the_policy_has_the_last_word_now_or_later(told: Any) -> None:
         asked.append(choice)
         return answers.pop(0)
 
-    world = told(HostServices(themes=ThemeCatalogue(THEMES, decide=decide)))
-    extension = world.start(SERVICE)
-    assert world.ask(extension, "theme/select", selection(role="dim")) == {
+    world, extension = told_one(told(HostServices(themes=ThemeCatalogue(THEMES, decide=decide))), SERVICE)
+    assert ask(world, extension, "theme/select", selection(role="dim")) == {
         "status": "denied",
         "reason": "not while presenting",
     }
-    assert world.ask(extension, "theme/select", selection()) == {"status": "unavailable"}
-    assert world.ask(extension, "theme/select", selection()) == {"status": "selected", "theme_id": "mine"}
-    waiting = world.send(extension, "theme/select", selection())
-    assert world.answer(extension, waiting) is None
+    assert ask(world, extension, "theme/select", selection()) == {"status": "unavailable"}
+    assert ask(world, extension, "theme/select", selection()) == {"status": "selected", "theme_id": "mine"}
+    waiting = send(world, extension, "theme/select", selection())
+    assert answered(extension, waiting) is None
     later.succeed(ThemeSelectResult(status="selected", theme_id="dusk"))
-    world.world.driver.run()
-    assert world.answer(extension, waiting) == {"status": "selected", "theme_id": "dusk"}
-    principal = Principal(world.world.session.session_id, "ext", extension.instance_id, 1)
+    world.run()
+    assert answered(extension, waiting) == {"status": "selected", "theme_id": "dusk"}
+    principal = Principal(world.session.session_id, "ext", extension.instance_id, 1)
     assert asked[0] == ThemeChoice(principal, "dusk", "dim")
 
 
@@ -93,22 +91,22 @@ def test_the_policy_has_the_last_word_now_or_later(told: Any) -> None:
 )
 def test_a_policy_cannot_widen_what_the_catalogue_allows(told: Any, answer: Any) -> None:
     world = told(HostServices(themes=ThemeCatalogue(THEMES, decide=lambda choice: answer)))
-    extension = world.start(SERVICE)
-    assert world.ask(extension, "theme/select", selection()) == (-32603, None)
+    extension = start(world, SERVICE)
+    assert ask(world, extension, "theme/select", selection()) == (-32603, None)
 
 
 @pytest.mark.spec("octet.capability.theme-selection", "octet.capability.offered-when-bound")
 def test_it_is_offered_to_those_that_are_named_and_to_nobody_without_a_catalogue(told: Any) -> None:
     world = told(HostServices(themes=ThemeCatalogue(THEMES, extensions=["night"])))
     for name, offered in (("night", True), ("day", False)):
-        extension = world.start(SERVICE, name=name)
-        (params,) = world.heard(extension, "initialize")
+        extension = start(world, SERVICE, name=name)
+        (params,) = extension.far.params_of("initialize")
         assert (SERVICE in params["contract"]["optional_capabilities"]) is offered
-        answer = world.ask(extension, "theme/select", selection(namespace=name))
+        answer = ask(world, extension, "theme/select", selection(namespace=name))
         assert answer == (
             {"status": "selected", "theme_id": "dusk"} if offered else (-32601, {"method": "theme/select"})
         )
-    bare = told().start(SERVICE, name="bare")
+    bare = start(told(), SERVICE, name="bare")
     assert SERVICE not in bare.far.received[0]["params"]["contract"]["optional_capabilities"]
 
 
@@ -122,10 +120,9 @@ def test_a_catalogue_is_checked_when_it_is_made() -> None:
 
 def test_a_selection_that_is_taken_back_is_answered_once(told: Any) -> None:
     later: Outcome[ThemeSelectResult] = Outcome()
-    world = told(HostServices(themes=ThemeCatalogue(THEMES, decide=lambda choice: later)))
-    extension = world.start(SERVICE)
-    waiting = world.send(extension, "theme/select", selection())
-    world.notify(extension, "$/cancelRequest", {"id": waiting})
+    world, extension = told_one(told(HostServices(themes=ThemeCatalogue(THEMES, decide=lambda choice: later))), SERVICE)
+    waiting = send(world, extension, "theme/select", selection())
+    notify(world, extension, "$/cancelRequest", {"id": waiting})
     later.succeed(ThemeSelectResult(status="selected", theme_id="dusk"))
-    world.world.driver.run()
-    assert world.answer(extension, waiting) == (-32800, None)
+    world.run()
+    assert answered(extension, waiting) == (-32800, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 
 from broker import Field
 from broker.errors import ExitedError
-from broker.testing import Interleaving, MemoryHost, MemorySession, ScriptedExtension, interleavings
+from broker.testing import DrivenSession, Interleaving, MemoryHost, MemorySession, ScriptedExtension, interleavings
 
 
 class Greeter(ScriptedExtension):
@@ -39,6 +40,15 @@ def test_a_crash_is_got_over(broker_session: MemorySession) -> None:
         broker_session.call("greeter", "crash")
     broker_session.until(lambda: greeter.health.value == "ready")
     broker_session.recorder.in_order("ready", "crashed", "backoff", "ready")
+
+
+def test_a_crash_is_got_over_both_ways(broker_both_ways: Callable[..., DrivenSession]) -> None:
+    session = broker_both_ways()
+    greeter = session.start(Greeter)
+    with pytest.raises(ExitedError, match="exited with status 3"):
+        session.call("greeter", "crash")
+    session.until(lambda: greeter.health.value == "ready")
+    assert session.exits() == [(1, 3, "greeter (generation 1): exited with status 3 while it was in use")]
 
 
 def test_expiry(broker_bus: Any, broker_clock: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -145,7 +146,7 @@ def test_a_manifest_comes_with_what_stands_for_its_program() -> None:
         assert session.start(manifest, Echo).manifest == manifest
         config = ServerConfig(name="depth", source="operator", command="depth")
         assert session.start(config, server).config == config
-        with pytest.raises(UsageError, match="sonar: give its process with it"):
+        with pytest.raises(UsageError, match="sonar: give the object that stands for its program with it"):
             session.add(manifest)
 
 
@@ -301,3 +302,52 @@ def test_readers_see_what_was_written() -> None:
         session.start(Reader)
         session.call("writer", "write", {"n": 5})
         assert session.call("reader", "read").content[0].text == "5"
+
+
+def test_a_host_without_patience_lets_no_time_pass(broker_open: Callable[..., MemorySession]) -> None:
+    session = broker_open(patience_ms=0)
+    session.start(Echo)
+    call = session.begin("echo", "never", timeout_ms=10)
+    with pytest.raises(SequenceError, match="nothing more happens within 0 ms; the next deadline is in 10 ms"):
+        session.settle(call)
+    assert session.clock.monotonic_ms() == 0
+    with pytest.raises(TimedOutError):
+        session.settle(call, within_ms=10)
+
+
+def test_what_processes_were_and_said_is_kept_when_they_are_gone(broker_session: MemorySession) -> None:
+    session = broker_session
+    session.session.random_below = lambda bound: 0  # type: ignore[method-assign]
+    session.start(Echo)
+    with pytest.raises(ExitedError):
+        session.call("echo", "crash")
+    first, second = session.processes
+    second.send_stderr(b"again\n")
+    second.request("x", "bus/declare", {})
+    session.run()
+    assert first.params_of("tool/call")[0]["name"] == "crash"
+    assert (first.answer_to("x"), second.answer_to("x")["error"]["code"]) == (None, -32601)
+    assert [(number, status) for number, status, _ in session.exits()] == [(1, 3)]
+    assert session.diagnostics("echo") == session.diagnostics()
+    assert session.diagnostics()[0] == "again"
+    assert session.diagnostics("other") == session.exits("other") == []
+
+
+def test_a_condition_is_asked_no_more_once_it_held(broker_session: MemorySession) -> None:
+    asked: list[bool] = []
+    broker_session.until(lambda: asked.append(True) or True)  # type: ignore[func-returns-value]
+    assert asked == [True]
+
+
+def test_with_a_manifest_a_factory_is_not_asked_before_its_process_starts(broker_session: MemorySession) -> None:
+    made: list[int] = []
+
+    def make(number: int) -> Echo:
+        made.append(number)
+        raise SetupError("no such program")
+
+    extension = broker_session.add(make_manifest("late", tools=["echo"], path="/elsewhere/extension.toml"), make)
+    assert (made, extension.manifest.path) == ([], "/elsewhere/extension.toml")
+    with pytest.raises(SetupError, match="no such program"):
+        broker_session.settle(extension.start())
+    assert made == [1]

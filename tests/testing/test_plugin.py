@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
@@ -141,6 +143,34 @@ def test_a_failed_test_is_not_failed_again_by_its_scripts(suite: pytest.Pytester
     """
     )
     suite.runpytest(*OPTIONS).assert_outcomes(failed=1)
+
+
+def test_a_failure_over_real_processes_is_shown_too_and_leaves_none(
+    suite: pytest.Pytester, gone: Callable[..., None]
+) -> None:
+    made = suite.makepyfile(
+        EXTENSION
+        + """
+    import os
+
+    class Telling(Echo):
+        def __init__(self):
+            super().__init__()
+            with open(__file__ + ".pids", "a") as pids:
+                pids.write(f"{os.getpid()} ")
+
+    def test_wrong(broker_both_ways):
+        session, other = broker_both_ways(), broker_both_ways()
+        session.start(Telling)
+        assert session.call("telling", "echo", {"text": "a"}).content[0].text == "b"
+    """
+    )
+    result = suite.runpytest(*OPTIONS)
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["*broker: what happened*", "*test_wrong?memory?*", "*broker: what happened*"])
+    result.stdout.fnmatch_lines(["*test *-> telling*call #1*"])
+    pids = {int(pid) for pid in Path(f"{made}.pids").read_text().split()} - {os.getpid()}
+    gone(*pids)
 
 
 def test_users_may_have_fixtures_of_plain_names(suite: pytest.Pytester) -> None:

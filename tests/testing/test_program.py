@@ -11,7 +11,7 @@ import pytest
 from kit_members import Echo, counting_script, late_server, slow_server
 
 from broker.errors import ExitedError, UsageError
-from broker.testing import MemoryHost, MixedHost, entry, write_extension, write_server
+from broker.testing import MemoryHost, MixedHost, ProcessHost, entry, write_extension, write_server
 
 CALLS: list[tuple[str, dict[str, Any]]] = [("echo", {"text": "grüße"}), ("crash", {})]
 
@@ -89,3 +89,20 @@ def test_what_another_process_cannot_find_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"echo is an extension; write it with write_extension\(\)"):
         write_server(tmp_path / "no", Echo)
     assert not (tmp_path / "no").exists()
+
+
+def test_a_program_may_be_a_text(tmp_path: Path) -> None:
+    with ProcessHost(tmp_path) as host:
+        session = host.open_session(tmp_path)
+        path = write_extension(
+            tmp_path / "texts", "import sys\nsys.exit(4)\n", name="texts", tools=["a"], version="2.0.0"
+        )
+        with pytest.raises(ExitedError, match=r"texts \(generation 1\): exited with status 4 before"):
+            session.start(path)
+        assert session.extension("texts").manifest.version == "2.0.0"
+        config = write_server(tmp_path / "srv", "import sys\nsys.exit(5)\n", name="srv", timeout_seconds=3)
+        assert config.timeout_seconds == 3
+        with pytest.raises(ExitedError, match="exited with status 5 before"):
+            session.start(config)
+    with pytest.raises(UsageError, match="has no name of its own"):
+        write_extension(tmp_path / "no", "x")
