@@ -30,7 +30,7 @@ from broker.extension.handlers import Handler, check_given, description_of, is_a
 from broker.extension.host_client import HostClient
 from broker.extension.names import check_identity, check_services, check_version, suggestion
 from broker.extension.runtime import Runtime
-from broker.extension.scope import CURRENT
+from broker.extension.scope import CURRENT, LOADING
 from broker.extension.topics import Event, P, Topic, own_topic_name, read_fields, topic_given
 from broker.limits import (
     CONCURRENT_CALLS,
@@ -331,6 +331,10 @@ class Extension:
         """
         from broker.extension.stdio import run
 
+        if (program := LOADING.get()) is not None:
+            raise UsageError(
+                f'{program}: run() is reached when the program is only loaded; put it below if __name__ == "__main__":'
+            )
         run(self)
 
     def current_runtime(self, what: str) -> Runtime:
