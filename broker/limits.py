@@ -289,6 +289,7 @@ MAX_INSPECTED_CHARS: Final = _limit("MAX_INSPECTED_CHARS", 65_536, "characters",
 # -- test kit ----------------------------------------------------------------------------------------------------------
 SEQUENCE_COLUMNS: Final = _limit("SEQUENCE_COLUMNS", 100, "columns", "design", "one line of a sequence that a failed test shows")
 MAX_SHOWN_ENTRIES: Final = _limit("MAX_SHOWN_ENTRIES", 60, "entries", "design", "entries of a sequence that are shown; first, last and marked ones are kept")
+MAX_SHOWN_TEXT_CHARS: Final = _limit("MAX_SHOWN_TEXT_CHARS", 1_000, "characters", "design", "one error or line of stderr in a sequence; of a longer one the middle is left out")
 MAX_RECORDED_ENTRIES: Final = _limit("MAX_RECORDED_ENTRIES", 100_000, "entries", "design", "entries a recorder keeps; the oldest are dropped and counted above")
 MEMORY_PIPE_BYTES: Final = _limit("MEMORY_PIPE_BYTES", 65_536, "bytes", "design", "what an in-memory pipe holds that its reader has not read, where a schedule decides who reads when; as on Linux")
 MAX_MEMORY_MOVES: Final = _limit("MAX_MEMORY_MOVES", 1_000_000, "moves", "design", "what may happen in memory without time passing, before a test is told that it never comes to rest")

@@ -1,8 +1,8 @@
 """Extensions of the author's kit loaded from their files, anew for each generation, as a process would load them.
 
 Each generation has module objects of its own: of the program, and of the modules in the program's directory that it
-imports. They are in ``sys.modules`` only while its code runs, so that two programs which are both called ``main.py``, or
-both have a ``helpers.py``, do not get into each other's way, and a crash loses what they held. Modules from anywhere
+imports. Those are in ``sys.modules`` only while its code runs, so that two programs which are both called ``main.py``,
+or both have a ``helpers.py``, do not get into each other's way, and a crash loses what they held. Modules from anywhere
 else are those of the test's process. The program is not ``__main__``, and the environment and the working directory
 are the test's.
 """

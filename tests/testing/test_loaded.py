@@ -163,9 +163,8 @@ def test_the_interpreter_may_be_the_command(write: Write) -> None:
 
 
 def refused(thing: Any, kind: type[Exception] = UsageError, **options: Any) -> str:
-    with MemoryHost() as host, host.open_session() as session:
-        with pytest.raises(kind) as caught:
-            session.start(thing, **options)
+    with MemoryHost() as host, host.open_session() as session, pytest.raises(kind) as caught:
+        session.start(thing, **options)
     return str(caught.value)
 
 
@@ -189,7 +188,8 @@ def test_programs_that_are_not_of_the_kit(write: Write, tmp_path: Path) -> None:
 def test_programs_that_do_not_let_themselves_be_loaded(write: Write) -> None:
     unguarded = write("unguarded", COUNTER.partition("if __name__")[0] + "app.run()\n")
     assert refused(unguarded) == (
-        f'{unguarded}/main.py: run() is reached when the program is only loaded; put it below if __name__ == "__main__":'
+        f"{unguarded}/main.py: run() is reached when the program is only loaded; "
+        'put it below if __name__ == "__main__":'
     )
     leaving = write("leaving", "from broker.extension import Extension\nraise SystemExit(3)\n")
     assert refused(leaving, SetupError) == f"{leaving}/main.py exits with 3 while it is loaded"
