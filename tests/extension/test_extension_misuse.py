@@ -235,7 +235,8 @@ async def stream(request: str) -> Any:
             title,
             (
                 "@app.on: title gets Event[dict[str, Any]], with topic, publisher, publisher_instance_id, "
-                "process_generation, sequence, published_at_ms, payload, value, and its parameter title is annotated with "
+                "process_generation, sequence, published_at_ms, payload, value, and its parameter title is "
+                "annotated with "
                 "str; write def title(title: Event[dict[str, Any]])"
             ),
         ),
@@ -251,7 +252,8 @@ async def stream(request: str) -> Any:
             lambda app: app.hook("session_start"),
             start,
             (
-                '@app.hook("session_start"): start gets SessionStart, with binding, and its parameter payload is annotated '
+                '@app.hook("session_start"): start gets SessionStart, with binding, and its parameter payload '
+                "is annotated "
                 "with dict[str, Any]; write def start(payload: SessionStart)"
             ),
         ),
@@ -259,7 +261,8 @@ async def stream(request: str) -> Any:
             lambda app: app.serves("migration/detect"),
             start,
             (
-                '@app.serves("migration/detect"): start gets MigrationDetectParams, with source_root, and its parameter '
+                '@app.serves("migration/detect"): start gets MigrationDetectParams, with source_root, and its '
+                "parameter "
                 "payload is annotated with dict[str, Any]; write def start(payload: MigrationDetectParams)"
             ),
         ),
@@ -291,7 +294,8 @@ async def stream(request: str) -> Any:
             lambda app: LATER.hook("before_tool_call"),
             title,
             (
-                '@app.hook("before_tool_call"): title gets dict[str, Any], and its parameter title is annotated with str; '
+                '@app.hook("before_tool_call"): title gets dict[str, Any], and its parameter title is annotated '
+                "with str; "
                 "write def title(title: dict[str, Any])"
             ),
         ),
