@@ -143,6 +143,8 @@ MAX_DIAGNOSTICS: Final = _limit("MAX_DIAGNOSTICS", 1_024, "diagnostics", "design
 MAX_DIAGNOSTIC_CHARS: Final = _limit("MAX_DIAGNOSTIC_CHARS", 1_024, "characters", "design", "text of one diagnostic")
 MAX_WAITING_REQUESTS: Final = _limit("MAX_WAITING_REQUESTS", 1_024, "requests", "design", "host requests waiting for a slot or for room in the writer queue of one process")
 MAX_QUOTED_BYTES: Final = _limit("MAX_QUOTED_BYTES", 128, "bytes", "design", "text of a peer quoted in an error or diagnostic, made safe")
+MAX_LISTED_NAMES: Final = _limit("MAX_LISTED_NAMES", 16, "names", "design", "known names that the error about an unknown one lists, where none is close to it")
+MAX_COMPARED_NAME_CHARS: Final = _limit("MAX_COMPARED_NAME_CHARS", 140, "characters", "design", "the beginning of a name that is compared with known ones, and shown")
 MAX_REPORTED_FAULTS: Final = _limit("MAX_REPORTED_FAULTS", 32, "faults", "design", "faults listed for one value on a wire, where the rest are not looked for, and in the text of one error")
 
 # -- feature-negotiated wire -------------------------------------------------------------------------------------------
