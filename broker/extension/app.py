@@ -16,6 +16,7 @@ Decorators check at once what they are given, so that wrong use fails where it s
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from types import GenericAlias
 from typing import Any, Final, Literal, TypeVar, overload
@@ -37,13 +38,15 @@ from broker.extension.handlers import (
     stream_handler,
 )
 from broker.extension.host_client import HostClient
-from broker.extension.names import check_identity, check_services, check_version, suggestion
+from broker.extension.names import check_identity, check_services, check_version
 from broker.extension.runtime import Runtime
 from broker.extension.scope import CURRENT, LOADING
 from broker.extension.topics import Event, P, Topic, own_topic_name, read_fields, topic_given
+from broker.extension.wrong_use import show_briefly
 from broker.limits import CONCURRENT_CALLS, MAX_BUS_SUBSCRIPTIONS, MAX_BUS_TOPICS, MAX_TOOLS
 from broker.wire.feature.features import LIFECYCLE_EVENTS
 from broker.wire.octet.manifest import HOOKS, SESSION_HOOKS
+from broker.wire.suggestion import suggestion
 
 F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
@@ -70,6 +73,7 @@ class Extension:
         uses: Iterable[str] = (),
         concurrency: int = CONCURRENT_CALLS,
     ) -> None:
+        show_briefly(sys._getframe(1))
         check_identity(name, version, api, concurrency)
         self.declaration: Declaration = Declaration(name, version, api, check_services(api, uses), concurrency)
         self.host: HostClient = HostClient(self)
