@@ -216,7 +216,7 @@ class Extension:
     ) -> Callable[[Callable[[TopicAvailability], R]], Callable[[TopicAvailability], R]]:
         """Have a function called with a :class:`TopicAvailability` when a topic gets or loses its publisher.
 
-        That is a subscription too. Who has the topic when the extension starts is told first.
+        That is a subscription too. It is told of changes: nothing comes for a publisher that was there before.
         """
         self._only_0_3("subscriptions")
         name = topic_given("@app.on_availability", topic, self.name)
