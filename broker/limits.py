@@ -144,6 +144,8 @@ MAX_DIAGNOSTICS: Final = _limit("MAX_DIAGNOSTICS", 1_024, "diagnostics", "design
 MAX_DIAGNOSTIC_CHARS: Final = _limit("MAX_DIAGNOSTIC_CHARS", 1_024, "characters", "design", "text of one diagnostic")
 MAX_WAITING_REQUESTS: Final = _limit("MAX_WAITING_REQUESTS", 1_024, "requests", "design", "host requests waiting for a slot or for room in the writer queue of one process")
 MAX_QUOTED_BYTES: Final = _limit("MAX_QUOTED_BYTES", 128, "bytes", "design", "text of a peer quoted in an error or diagnostic, made safe")
+MAX_LISTED_NAMES: Final = _limit("MAX_LISTED_NAMES", 16, "names", "design", "known names that the error about an unknown one lists, where none is close to it")
+MAX_COMPARED_NAME_CHARS: Final = _limit("MAX_COMPARED_NAME_CHARS", 140, "characters", "design", "the beginning of a name that is compared with known ones, and shown")
 MAX_REPORTED_FAULTS: Final = _limit("MAX_REPORTED_FAULTS", 32, "faults", "design", "faults listed for one value on a wire, where the rest are not looked for, and in the text of one error")
 
 # -- feature-negotiated wire -------------------------------------------------------------------------------------------
@@ -290,6 +292,7 @@ MAX_INSPECTED_CHARS: Final = _limit("MAX_INSPECTED_CHARS", 65_536, "characters",
 # -- test kit ----------------------------------------------------------------------------------------------------------
 SEQUENCE_COLUMNS: Final = _limit("SEQUENCE_COLUMNS", 100, "columns", "design", "one line of a sequence that a failed test shows")
 MAX_SHOWN_ENTRIES: Final = _limit("MAX_SHOWN_ENTRIES", 60, "entries", "design", "entries of a sequence that are shown; first, last and marked ones are kept")
+MAX_SHOWN_TEXT_CHARS: Final = _limit("MAX_SHOWN_TEXT_CHARS", 1_000, "characters", "design", "one error or line of stderr in a sequence; of a longer one the middle is left out")
 MAX_RECORDED_ENTRIES: Final = _limit("MAX_RECORDED_ENTRIES", 100_000, "entries", "design", "entries a recorder keeps; the oldest are dropped and counted above")
 MEMORY_PIPE_BYTES: Final = _limit("MEMORY_PIPE_BYTES", 65_536, "bytes", "design", "what an in-memory pipe holds that its reader has not read, where a schedule decides who reads when; as on Linux")
 MAX_MEMORY_MOVES: Final = _limit("MAX_MEMORY_MOVES", 1_000_000, "moves", "design", "what may happen in memory without time passing, before a test is told that it never comes to rest")

@@ -30,7 +30,7 @@ try:
     from opentelemetry.trace import Span, SpanKind, StatusCode
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError as _missing:
-    raise ImportError("broker.adapters.otel needs the extra 'otel': pip install 'extension-broker[otel]'") from _missing
+    raise ImportError("broker.adapters.otel needs the extra 'otel': pip install '.[otel]' in a clone") from _missing
 
 SCOPE: Final = "broker"
 """The name of the instrumentation scope."""

@@ -61,7 +61,7 @@ def create(name: str, *, family: str, api: str, parent: Path) -> Path:
     try:
         half.mkdir()
         for template in _templates(family, api):
-            path = half / template.name.removesuffix(_SUFFIX)
+            path = half / template.name.removesuffix(_SUFFIX).replace("test_NAME.py", words["test"])
             path.write_text(Template(template.read_text(encoding="utf-8")).substitute(words), encoding="utf-8")
             if path.name == "main.py":
                 path.chmod(0o755)
@@ -82,6 +82,8 @@ def _words(name: str, target: Path) -> dict[str, str]:
     return {
         "name": name,
         "underline": "=" * len(name),
+        # pytest tells tests of several directories apart by the names of their files.
+        "test": f"test_{name.replace('-', '_')}.py",
         "shebang": _shebang(),
         "python_json": json.dumps(sys.executable),
         "main_json": json.dumps(str(target / "main.py")),

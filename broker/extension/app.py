@@ -16,33 +16,37 @@ Decorators check at once what they are given, so that wrong use fails where it s
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
-from inspect import isasyncgenfunction
+from types import GenericAlias
 from typing import Any, Final, Literal, TypeVar, overload
 
 from broker.bus import Field
 from broker.bus.typed import TypedTopic
 from broker.errors import UsageError
-from broker.extension.context import Context
 from broker.extension.declaration import ApiVersion, Declaration
 from broker.extension.events import TopicAvailability
-from broker.extension.handlers import Handler, check_given, description_of, is_async, name_of, plain_handler
-from broker.extension.host_client import HostClient
-from broker.extension.names import check_identity, check_services, check_version, suggestion
-from broker.extension.runtime import Runtime
-from broker.extension.scope import CURRENT
-from broker.extension.topics import Event, P, Topic, own_topic_name, read_fields, topic_given
-from broker.limits import (
-    CONCURRENT_CALLS,
-    MAX_BUS_SUBSCRIPTIONS,
-    MAX_BUS_TOPICS,
-    MAX_TOOLS,
+from broker.extension.handlers import (
+    Handler,
+    check_given,
+    description_of,
+    gets_of,
+    is_async,
+    name_of,
+    plain_handler,
+    read_tool,
+    stream_handler,
 )
+from broker.extension.host_client import HostClient
+from broker.extension.names import check_identity, check_services, check_version
+from broker.extension.runtime import Runtime
+from broker.extension.scope import CURRENT, LOADING
+from broker.extension.topics import Event, P, Topic, own_topic_name, read_fields, topic_given
+from broker.extension.wrong_use import show_briefly
+from broker.limits import CONCURRENT_CALLS, MAX_BUS_SUBSCRIPTIONS, MAX_BUS_TOPICS, MAX_TOOLS
 from broker.wire.feature.features import LIFECYCLE_EVENTS
-from broker.wire.octet.catalogue import tool_faults
 from broker.wire.octet.manifest import HOOKS, SESSION_HOOKS
-from broker.wire.octet.models import ToolDefinition
-from broker.wire.signature import Signature
+from broker.wire.suggestion import suggestion
 
 F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
@@ -69,6 +73,7 @@ class Extension:
         uses: Iterable[str] = (),
         concurrency: int = CONCURRENT_CALLS,
     ) -> None:
+        show_briefly(sys._getframe(1))
         check_identity(name, version, api, concurrency)
         self.declaration: Declaration = Declaration(name, version, api, check_services(api, uses), concurrency)
         self.host: HostClient = HostClient(self)
@@ -142,7 +147,9 @@ class Extension:
             if chosen in self.declaration.commands:
                 raise UsageError(f'command "{chosen}" is there twice; name one of them, @app.command(name="...")')
             description = description_of(f"command {chosen}", function)
-            self.handlers[f"command {chosen}"] = plain_handler("@app.command", function, "words", optional=True)
+            self.handlers[f"command {chosen}"] = plain_handler(
+                "@app.command", function, "words", list[str], optional=True
+            )
             self.declaration.commands[chosen] = description
             return function
 
@@ -196,7 +203,8 @@ class Extension:
         typed = own._typed if own is not None else None if read_as is None else read_fields(name, read_as)[1]
 
         def decorate(function: F) -> F:
-            handler = plain_handler("@app.on", function, "event")
+            read = dict[str, Any] if typed is None else typed.cls
+            handler = plain_handler("@app.on", function, "event", GenericAlias(Event, (read,)))
             self._subscribe(name, "@app.on")
             self.event_handlers.setdefault(name, []).append((handler, typed))
             return function
@@ -206,12 +214,15 @@ class Extension:
     def on_availability(
         self, topic: str, /
     ) -> Callable[[Callable[[TopicAvailability], R]], Callable[[TopicAvailability], R]]:
-        """Have a function called when a topic gets or loses its publisher; that is a subscription too."""
+        """Have a function called with a :class:`TopicAvailability` when a topic gets or loses its publisher.
+
+        That is a subscription too. It is told of changes: nothing comes for a publisher that was there before.
+        """
         self._only_0_3("subscriptions")
         name = topic_given("@app.on_availability", topic, self.name)
 
         def decorate(function: Callable[[TopicAvailability], R]) -> Callable[[TopicAvailability], R]:
-            handler = plain_handler("@app.on_availability", function, "change")
+            handler = plain_handler("@app.on_availability", function, "change", TopicAvailability)
             self._subscribe(name, "@app.on_availability")
             self.availability_handlers.setdefault(name, []).append(handler)
             return function
@@ -235,13 +246,13 @@ class Extension:
                 f'hook "{name}" is not run on API 0.3, which has {" and ".join(SESSION_HOOKS)}; '
                 'use Extension(..., api="0.4")'
             )
-        return self._handles(f"hook {name}", f'@app.hook("{name}")', "payload", self.declaration.hooks, name)
+        return self._handles("hook", name, "payload", gets_of(name), self.declaration.hooks)
 
     def context(self, function: F, /) -> F:
         """Have a function called for the context of a prompt (0.4): it takes the prompt and returns ContextItems."""
         self._only_0_4("context")
         self.declaration.context = True
-        return self._handles("context", "@app.context", "prompt", None, "")(function)
+        return self._handles("context", "", "prompt", str)(function)
 
     def status(self, surface: Literal["status", "header", "footer"], /) -> Callable[[F], F]:
         """Have a function called for what a surface shows (0.4): it returns a text, a ``StatusItem`` or ``None``."""
@@ -249,20 +260,19 @@ class Extension:
         check_given("@app.status", surface, "status")
         if surface not in _SURFACES:
             raise UsageError(f"a surface is {', '.join(_SURFACES)}, not {surface!a:.80}")
-        what = f'@app.status("{surface}")'
-        return self._handles(f"status {surface}", what, "surface", self.declaration.ui, surface, optional=True)
+        return self._handles("status", surface, "surface", str, self.declaration.ui, optional=True)
 
     def menu(self, function: F, /) -> F:
         """Have a function called for the menu (0.4): it returns the tree of it. A menu needs a command."""
         self._only_0_4("menu")
         self.declaration.menu = True
-        return self._handles("menu", "@app.menu", "context", None, "", optional=True)(function)
+        return self._handles("menu", "", "context", gets_of("menu"), optional=True)(function)
 
     def render(self, tool: str, /) -> Callable[[F], F]:
         """Have a function render what a tool did (0.4): it takes the call and returns ``Segment`` items or a text."""
         self._only_0_4("render")
         check_given("@app.render", tool, "a_tool")
-        return self._handles(f"render {tool}", f'@app.render("{tool}")', "call", self.declaration.renders, tool)
+        return self._handles("render", tool, "call", gets_of("render"), self.declaration.renders)
 
     def notice(self, method: str, /) -> Callable[[F], F]:
         """Have a function called for a lifecycle notification (0.4) such as ``turn/settled``; it takes its members."""
@@ -271,9 +281,7 @@ class Extension:
         family = method.partition("/")[0]
         if method not in LIFECYCLE_EVENTS and family not in ("message", "compaction", "dialog", "model"):
             raise UsageError(f"unknown notification {method!a:.80}{suggestion(method, LIFECYCLE_EVENTS)}")
-        return self._handles(
-            f"notice {method}", f'@app.notice("{method}")', "members", self.declaration.notices, method
-        )
+        return self._handles("notice", method, "members", gets_of(method), self.declaration.notices)
 
     def serves(self, method: str, /) -> Callable[[F], F]:
         """Have a function answer ``migration/detect`` or ``/import`` (0.3): record in, record out."""
@@ -281,7 +289,7 @@ class Extension:
         known = [name for name in _SERVED if name.startswith("migration/") is (self.api == "0.3")]
         if method not in known:
             raise UsageError(f"@app.serves on API {self.api} knows {', '.join(known)}, not {method!a:.80}")
-        return self._handles(f"serves {method}", f'@app.serves("{method}")', "params", self.declaration.serves, method)
+        return self._handles("serves", method, "params", gets_of(method), self.declaration.serves)
 
     def provider_stream(self, function: F, /) -> F:
         """Have an async generator answer for the models this extension registered (0.3).
@@ -291,12 +299,7 @@ class Extension:
         Needs ``uses=["provider_catalog", "provider_stream"]``.
         """
         self._only_0_3("provider streams")
-        if not isasyncgenfunction(function):
-            raise UsageError(f"@app.provider_stream: {function.__name__} must be an async generator, with yield")
-        missing = [name for name in ("provider_catalog", "provider_stream") if name not in self.declaration.uses]
-        if missing:
-            raise UsageError(f"@app.provider_stream needs Extension(..., uses={missing})")
-        self.handlers["provider stream"] = Handler(function, is_async=True, takes=True)
+        self.handlers["provider stream"] = stream_handler("@app.provider_stream", function, self.declaration.uses)
         return function
 
     def background(self, function: F, /) -> F:
@@ -331,6 +334,10 @@ class Extension:
         """
         from broker.extension.stdio import run
 
+        if (program := LOADING.get()) is not None:
+            raise UsageError(
+                f'{program}: run() is reached when the program is only loaded; put it below if __name__ == "__main__":'
+            )
         run(self)
 
     def current_runtime(self, what: str) -> Runtime:
@@ -356,29 +363,18 @@ class Extension:
             raise UsageError(f'tool "{name}": an extension has at most {MAX_TOOLS} tools', path=name)
         if timeout_ms is not None and timeout_ms < 1:
             raise UsageError(f'tool "{name}": timeout_ms is at least 1, not {timeout_ms}', path=name)
-        description = description_of(f"tool {name}", function)
-        signature = Signature.of(function, Context)
-        tool = ToolDefinition(name=name, description=description, parameters=signature.schema())
-        if faults := tool_faults([tool]):
-            problems = "; ".join(f"{fault.path.removeprefix('tools[0].')}: {fault.problem}" for fault in faults)
-            raise UsageError(f"tool {name}: {problems}", path=name, faults=faults)
-        tools[name] = tool
-        self.handlers[f"tool {name}"] = Handler(
-            function,
-            is_async(function),
-            context=signature.context,
-            signature=signature,
-            timeout_ms=timeout_ms,
-            truncate=truncate,
-        )
+        tools[name], self.handlers[f"tool {name}"] = read_tool(name, function, timeout_ms, truncate)
 
     def _handles(
-        self, key: str, what: str, argument: str, names: list[str] | None, name: str, *, optional: bool = False
+        self, kind: str, name: str, argument: str, gets: Any, names: list[str] | None = None, *, optional: bool = False
     ) -> Callable[[F], F]:
+        key = f"{kind} {name}" if name else kind
+        what = f'@app.{kind}("{name}")' if name else f"@app.{kind}"
+
         def decorate(function: F) -> F:
             if key in self.handlers:
                 raise UsageError(f"{what} is there twice")
-            self.handlers[key] = plain_handler(what, function, argument, optional=optional)
+            self.handlers[key] = plain_handler(what, function, argument, gets, optional=optional)
             if names is not None:
                 names.append(name)
             return function

@@ -12,6 +12,7 @@ from broker.limits import MAX_CONCURRENT_REQUESTS, MAX_EXTENSION_NAME_BYTES
 from broker.wire.feature.features import FEATURES, REQUIRED_FEATURES
 from broker.wire.octet.contract import BINDABLE
 from broker.wire.octet.semver import Version
+from broker.wire.suggestion import suggestion
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
 
@@ -52,12 +53,3 @@ def check_services(api: str, uses: Iterable[str]) -> tuple[str, ...]:
             kind = "capability" if api == "0.3" else "feature"
             raise UsageError(f"uses: {name!a:.80} is no {kind} of API {api}{suggestion(name, known)}", path="uses")
     return names
-
-
-def suggestion(name: object, known: Iterable[str]) -> str:
-    """The end of an error text: the known name that is closest, or else all that are known."""
-    from difflib import get_close_matches
-
-    known = list(known)
-    found = get_close_matches(str(name), known, n=1)
-    return f"; did you mean {found[0]}?" if found else f"; known are {', '.join(known)}"

@@ -25,3 +25,6 @@ class Scope:
 
 
 CURRENT: ContextVar[Scope | None] = ContextVar("broker.extension.scope", default=None)
+
+LOADING: ContextVar[str | None] = ContextVar("broker.extension.loading", default=None)
+"""The program that a test is loading into its own process, where nothing may take over stdin and stdout."""

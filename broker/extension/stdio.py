@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import os
+import shlex
 import stat
 import sys
 import threading
@@ -34,7 +36,7 @@ def run(app: Extension) -> None:
     """Serve the host over the standard streams; see :meth:`broker.extension.Extension.run`."""
     if sys.stdin is None:
         _leave(f"{app.name} is an octet extension, and has no stdin to hear a host on.\n{_how(app)}")
-    if sys.stdin.isatty():
+    if not _is_stream(0):
         _leave(f"{app.name} is an octet extension: a host starts it and talks to it over pipes.\n{_how(app)}")
     try:
         app.check()
@@ -61,6 +63,15 @@ def run(app: Extension) -> None:
     _leave_threads_behind(status)
     if status:
         sys.exit(status)
+
+
+def _is_stream(descriptor: int) -> bool:
+    """Whether there may be a host behind a descriptor, or its frames in a file: no terminal, no ``/dev/null``."""
+    try:
+        mode = os.fstat(descriptor).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISREG(mode)
 
 
 def _leave_threads_behind(status: int) -> None:
@@ -234,8 +245,13 @@ def _manifest_beside_program() -> Path | None:
 def _how(app: Extension) -> str:
     program = getattr(sys.modules.get("__main__"), "__file__", None)
     where = Path(program).resolve().parent if program is not None else "DIRECTORY"
-    tool = next(iter(app.declaration.tools), "TOOL")
-    return f"Try it:  broker call {where} {tool} '{{}}'\n         broker run {where}"
+    shown = shlex.quote(str(where))
+    run = f"broker run {shown}"
+    for tool in app.declaration.tools:
+        signature = app.handlers[f"tool {tool}"].signature
+        arguments = json.dumps({} if signature is None else signature.example(), ensure_ascii=False)
+        return f"Try it:  broker call {shown} {shlex.quote(tool)} {shlex.quote(arguments)}\n         {run}"
+    return f"Try it:  {run}"
 
 
 def _log(text: str) -> None:

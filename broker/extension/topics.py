@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 from attrs import frozen
 
@@ -75,7 +75,10 @@ class Topic(Generic[P, T]):
         payload = self.payload_of(value)
         runtime = self._app.current_runtime(f"{self.name}: publish")
         runtime.check_in_loop(f"{self._short}.publish_sync(...)")
-        return runtime.publish(self.name, payload)
+        publishing = runtime.publish(self.name, payload)
+        # What Python says when nobody awaits it has to name what the author wrote.
+        cast(Any, publishing).__qualname__ = f"Topic.publish of {self.name}"
+        return publishing
 
     def payload_of(self, value: Any) -> dict[str, Any]:
         """The payload ``value`` stands for. Raises with every fault of one that does not fit the declaration."""

@@ -36,6 +36,7 @@ from broker.wire.octet.manifest_model import Manifest, Source
 from broker.wire.octet.models import ProtocolLimits, ToolDefinition
 from broker.wire.octet.schema import encode
 from broker.wire.requests import HostRequest
+from broker.wire.suggestion import suggestion
 from broker.wire.versions import FEATURE_WIRE
 
 if TYPE_CHECKING:
@@ -127,8 +128,10 @@ class Extension:
         generation = self.generation
         if generation is None or not generation.alive:
             raise ExtensionError(f"{self.name} does not serve: it is {self.health.value}", extension=self.name)
-        if type(tool) is not str or tool not in {definition.name for definition in generation.tools}:
-            raise InvalidParamsError(f"{self.name} has no tool {tool!a:.140}", extension=self.name, path="tool")
+        known = [definition.name for definition in generation.tools]
+        if type(tool) is not str or tool not in known:
+            hint = suggestion(tool, known, listed="it has")
+            raise InvalidParamsError(f"{self.name} has no tool {tool!a:.140}{hint}", extension=self.name, path="tool")
         if arguments is None:
             raise InvalidParamsError("arguments: null is not allowed", extension=self.name, tool=tool, path="arguments")
         call = Call(generation)

@@ -34,6 +34,7 @@ from broker.limits import ARTIFACT_READ_DEFAULT_BYTES, MAX_DIAGNOSTICS
 from broker.wire.mcp.names import QualifiedNames
 from broker.wire.octet.manifest_model import Manifest, Source
 from broker.wire.odek.config import ServerConfig
+from broker.wire.suggestion import suggestion
 
 if TYPE_CHECKING:
     from broker.host.host import Host
@@ -181,7 +182,8 @@ class Session:
         """Call an MCP tool by the name a model knows it by, ``<server>__<tool>``; see :meth:`McpServer.call`."""
         found = self.names.get(name)
         if found is None:
-            raise InvalidParamsError(f"no tool {name!a:.140} in this session", tool=name, path="tool")
+            hint = suggestion(name, self.names.tools, listed="there are")
+            raise InvalidParamsError(f"no tool {name!a:.140} in this session{hint}", tool=name, path="tool")
         return self.server(found[0]).call(found[1], arguments, timeout_ms=timeout_ms, untrusted=untrusted)
 
     def bridge(self, server: str, *, name: str | None = None, notices: bool = False) -> McpBridge:

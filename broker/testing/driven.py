@@ -80,12 +80,13 @@ class DrivenSession(ABC):
     ) -> Any:
         """Add an extension or an MCP server without starting it.
 
-        ``thing`` is an object, its class, a function that makes one, or a script. A class or a function is asked for a
-        new object for each generation, a function with its number if it takes one. The manifest or configuration is
-        made from what the object says and ``options``: those of :func:`~broker.testing.make_manifest`, or the fields of
-        :class:`~broker.wire.odek.config.ServerConfig`. Or ``thing`` is a manifest or configuration itself, and
-        ``process`` what stands for its program. ``name`` is by default that of the class or function: ``RateLimiter``
-        is ``rate-limiter``.
+        ``thing`` is an extension of the author's kit, or the path of one (in memory its program is loaded anew for each
+        generation, see :mod:`broker.testing.loaded`). Or it is an object of another kind, its class, a function that
+        makes one, or a script. A class or a function is asked for a new object for each generation, a function with its
+        number if it takes one. The manifest or configuration is made from what the object says and ``options``: those
+        of :func:`~broker.testing.make_manifest`, or the fields of :class:`~broker.wire.odek.config.ServerConfig`. Or
+        ``thing`` is a manifest or configuration itself, and ``process`` what stands for its program. ``name`` is by
+        default that of the class or function: ``RateLimiter`` is ``rate-limiter``; an extension of the kit has its own.
 
         Raises :class:`UsageError` for what is none of this, and what :meth:`broker.Session.add` and
         :meth:`broker.Session.add_server` raise.

@@ -1,8 +1,10 @@
 """What can be added to a session as an object, and how it becomes an extension's process.
 
 :func:`process_of` is the one place where that is decided. It takes the scripted classes of this package, their
-instances, functions that make one, and whatever says how it is run:
+instances, functions that make one, extensions of :mod:`broker.extension`, and whatever says how it is run:
 
+* a directory with an extension of the author's kit, its ``extension.toml``, or its imported module
+  (:mod:`broker.testing.loaded`),
 * an object with a method ``__broker_process__(self, *, name, **fields)`` that gives a :class:`ProcessPlan`, or
 * a class registered with ``process_of.register(Class)``, a function of the same shape: ``(thing, *, name, **fields)``.
 """
@@ -12,9 +14,11 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from functools import singledispatch
+from types import ModuleType
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from attrs import fields as fields_of
@@ -68,6 +72,8 @@ def process_of(thing: Any, *, name: str | None = None, **fields: Any) -> Process
     for package, module in _HOSTED.items():
         if any(f"{other}.".startswith(f"{package}.") for other in packages):
             importlib.import_module(module)
+    if isinstance(thing, str | os.PathLike | ModuleType):
+        importlib.import_module("broker.testing.loaded")
     if (registered := process_of.dispatch(type(thing))) is not process_of.dispatch(object):
         return registered(thing, name=name, **fields)
     if not isinstance(thing, type) and isinstance(thing, HasProcess):
@@ -75,8 +81,9 @@ def process_of(thing: Any, *, name: str | None = None, **fields: Any) -> Process
     if callable(thing):
         return _made_by(thing, name, fields)
     raise UsageError(
-        f"{thing!a:.80} cannot be run as an extension: give a ScriptedExtension, ScriptedFeatureExtension or "
-        "ScriptedServer, its class, a function that makes one, a Script, or an object with __broker_process__"
+        f"{thing!a:.80} cannot be run as an extension: give a broker.extension.Extension, the directory of one "
+        "(a path), a ScriptedExtension, ScriptedFeatureExtension or ScriptedServer, its class, a function that makes "
+        "one, a Script, or an object with __broker_process__"
     )
 
 
@@ -167,7 +174,9 @@ def _made_by(factory: Callable[..., Any], name: str | None, fields: dict[str, An
     made = _asking(factory, name)
     # What it makes first says what it is, and is the first generation.
     first = [made(1)]
-    name = name or default_name(factory)
+    # Most things that are no scripted process have a name of their own, which a lambda has not.
+    if name is None and (isinstance(first[0], ScriptedProcess) or getattr(factory, "__name__", "").isidentifier()):
+        name = default_name(factory)
     make = _maker(lambda number: first.pop() if first else made(number), fields)
     return ProcessPlan(make, process_of(first[0], name=name, **fields).member)
 

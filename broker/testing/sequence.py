@@ -1,18 +1,20 @@
 """What happened between a host and those around it, as entries in order, and how that reads as text.
 
 A sequence is what failure messages and reports show: one line for each thing that happened, with when, who to whom,
-what, and a short payload, readable at 100 columns.
+what, and a short payload, readable at 100 columns. What somebody said in words (an error, a line of stderr, a
+diagnostic, the reason of a crash) is shown whole, on further lines where it is long.
 """
 
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from attrs import frozen
 
-from broker.limits import MAX_SHOWN_ENTRIES, SEQUENCE_COLUMNS
+from broker.limits import MAX_SHOWN_ENTRIES, MAX_SHOWN_TEXT_CHARS, SEQUENCE_COLUMNS
 from broker.wire.quoting import escape
 
 
@@ -29,6 +31,7 @@ BEFORE_ALL: Final = -1
 _FRAME_COLUMNS: Final = 13
 _MIN_PAYLOAD_COLUMNS: Final = 24
 _MEMBER_COLUMNS: Final = 16
+_TEXT_INDENT: Final = 7
 # Members that say most about a message are shown before others.
 _TELLING: Final = frozenset({"name", "arguments", "payload", "kind", "state", "status", "reason", "code", "message"})
 
@@ -70,7 +73,7 @@ class Mark:
 
 
 def render(entries: Sequence[Entry], marks: Mapping[int, Mark] | None = None, *, limit: int = MAX_SHOWN_ENTRIES) -> str:
-    """The entries as text, one line each, ``marks`` (by index) in the first column.
+    """The entries as text, one line each but for long texts, ``marks`` (by index) in the first column.
 
     Of more than ``limit`` entries the first few and the last are shown, and those that are marked.
     """
@@ -93,9 +96,13 @@ def render(entries: Sequence[Entry], marks: Mapping[int, Mark] | None = None, *,
         row = rows[index]
         one, other, said = (cut(text, width).ljust(width) for text, width in zip(row[1:4], widths[1:], strict=True))
         arrow = "->" if entries[index].target else "  "
-        payload = brief(entries[index].payload, payload_columns)
-        line = f"{mark.sign:<2} {row[0]:>{widths[0]}}  {one} {arrow} {other}  {said}  {payload}"
-        lines.append(line.rstrip())
+        line = f"{mark.sign:<2} {row[0]:>{widths[0]}}  {one} {arrow} {other}  {said}  "
+        if (text := _words(entries[index])) is not None:
+            first, *more = _wrapped(text, len(line), widths[0] + _TEXT_INDENT)
+            lines.append((line + first).rstrip())
+            lines += more
+        else:
+            lines.append((line + brief(entries[index].payload, payload_columns)).rstrip())
         lines += [f"   {' ' * widths[0]}  {part}" for part in mark.text.splitlines()]
     return "\n".join(lines)
 
@@ -172,6 +179,34 @@ def table(rows: Iterable[tuple[str, str]]) -> str:
     pairs = list(rows)
     width = max((len(word) for word, _ in pairs), default=0)
     return "\n".join(f"{word:<{width}}  {text}".rstrip() for word, text in pairs)
+
+
+def _words(entry: Entry) -> str | None:
+    """The text of an entry that somebody wrote for people; ``None`` for a payload."""
+    told = entry.kind == "notice" or (entry.kind == "call" and entry.what == "raised")
+    return entry.payload if told and isinstance(entry.payload, str) else None
+
+
+def _wrapped(text: str, column: int, indent: int) -> list[str]:
+    """The lines of a text that begins at ``column`` of the first one, and at ``indent`` of the others."""
+    if len(text) > MAX_SHOWN_TEXT_CHARS:
+        half = MAX_SHOWN_TEXT_CHARS // 2
+        text = f"{text[:half]} [{len(text) - 2 * half} characters] {text[-half:]}"
+    first, *more = [escape(line, max_chars=8 * MAX_SHOWN_TEXT_CHARS) for line in text.splitlines() or [""]]
+    if column > SEQUENCE_COLUMNS - _MIN_PAYLOAD_COLUMNS:
+        return ["", *_filled(first, indent, indent), *(part for line in more for part in _filled(line, indent, indent))]
+    begun = _filled(first, column, indent) or [""]
+    return [begun[0][column:], *begun[1:], *(part for line in more for part in _filled(line, indent, indent))]
+
+
+def _filled(line: str, first: int, others: int) -> list[str]:
+    return textwrap.wrap(
+        line,
+        SEQUENCE_COLUMNS,
+        initial_indent=" " * first,
+        subsequent_indent=" " * others,
+        break_on_hyphens=False,
+    )
 
 
 def _cells(entry: Entry) -> tuple[str, str, str, str]:

@@ -8,19 +8,31 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Literal, Union, get_args, get_origin
 
 from attrs import frozen
 
-from broker.errors import UsageError
+from broker.errors import Fault, UsageError
+from broker.limits import MAX_REPORTED_FAULTS
+from broker.wire.quoting import escape
 
 _SCALARS: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
+_MISSING = "is missing"
 _LITERALS = (str, int, bool, type(None))
 
 
 class ArgumentError(ValueError):
-    """An argument is missing or of another type; the text names it."""
+    """Arguments are missing or of another type. The text names all of them, ``faults`` are they with their paths."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self.faults: tuple[Fault, ...] = tuple(faults)
+        texts = [
+            f"argument {fault.path}{' ' if fault.problem == _MISSING else ': '}{fault.problem}" for fault in self.faults
+        ]
+        more = ["..."] if len(texts) > MAX_REPORTED_FAULTS else []
+        super().__init__("; ".join(texts[:MAX_REPORTED_FAULTS] + more))
 
 
 @frozen
@@ -72,18 +84,24 @@ class Signature:
     def bind(self, given: Any) -> dict[str, Any]:
         """The arguments that the function knows among ``given``; anything but an object counts as an empty one.
 
-        Raises :class:`ArgumentError` for one that is missing or does not fit.
+        Raises :class:`ArgumentError` with every one that is missing or does not fit.
         """
         values = given if isinstance(given, dict) else {}
         arguments = {}
+        faults: list[Fault] = []
         for name, hint in self.hints.items():
             if name in values:
-                if not _fits(values[name], hint):
-                    raise ArgumentError(f"argument {name}: expected {_described(hint)}, got {values[name]!a:.80}")
+                faults += islice(_faults(values[name], hint, name), MAX_REPORTED_FAULTS + 1)
                 arguments[name] = values[name]
             elif name not in self.optional:
-                raise ArgumentError(f"argument {name} is missing")
+                faults.append(Fault(name, _MISSING))
+        if faults:
+            raise ArgumentError(faults)
         return arguments
+
+    def example(self) -> dict[str, Any]:
+        """Arguments that fit, to show how it is called: those that may not be left out."""
+        return {name: _example(hint, name) for name, hint in self.hints.items() if name not in self.optional}
 
 
 def _schema_of(hint: Any) -> dict[str, Any] | None:
@@ -106,6 +124,34 @@ def _schema_of(hint: Any) -> dict[str, Any] | None:
         options = [_schema_of(item) for item in arguments]
         return None if None in options else {"anyOf": options}
     return None
+
+
+def _faults(value: Any, hint: Any, path: str) -> Iterator[Fault]:
+    """What is wrong with a value, as deep inside as that can be told."""
+    if _fits(value, hint):
+        return
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is list and isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _faults(item, arguments[0], f"{path}[{index}]")
+    elif origin is dict and isinstance(value, dict):
+        for key, item in value.items():
+            yield from _faults(item, arguments[1], f"{path}.{escape(str(key), max_chars=80)}")
+    else:
+        yield Fault(path, f"expected {_described(hint)}, got {value!a:.80}")
+
+
+def _example(hint: Any, name: str) -> Any:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return _example(next(item for item in arguments if item is not type(None)), name)
+    if origin is Literal:
+        return arguments[0]
+    if origin is list:
+        return [_example(arguments[0], name)]
+    if origin is dict:
+        return {"key": _example(arguments[1], name)}
+    return {int: 1, float: 1.5, bool: True, type(None): None}.get(hint, name)
 
 
 def _fits(value: Any, hint: Any) -> bool:

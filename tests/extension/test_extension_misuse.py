@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 import pytest
 from attrs import frozen
 
 from broker.errors import ManifestError, UsageError
-from broker.extension import Context, Extension, Field
+from broker.extension import Context, Event, Extension, Field, SessionStart, TopicAvailability
 from broker.wire.octet.migration_models import MigrationDetectParams
 
 MANIFEST = """name = "hello"
@@ -174,6 +174,173 @@ def test_subscriptions_that_cannot_be(app: Extension) -> None:
     assert refused(lambda: app.on("bus.a.more")(lambda event: None)) == (
         "@app.on(bus.a.more): a process has at most 16 subscriptions"
     )
+
+
+@frozen
+class Added:
+    title: str
+
+
+@frozen
+class Removed:
+    title: str
+
+
+class Payload(TypedDict):
+    title: str
+
+
+LATER = Extension("later", "1.0.0", api="0.4")
+TOPIC = "bus.todo.added"
+
+
+def available(available: bool) -> None: ...
+
+
+def title(title: str) -> None: ...
+
+
+async def removed(event: Event[Removed]) -> None: ...
+
+
+def start(payload: dict[str, Any]) -> None: ...
+
+
+def words(words: str) -> None:
+    """Takes words."""
+
+
+def numbers(words: Sequence[int] | None) -> None:
+    """Takes numbers."""
+
+
+async def stream(request: str) -> Any:
+    yield request
+
+
+@pytest.mark.parametrize(
+    ("decorate", "function", "text"),
+    [
+        (
+            lambda app: app.on_availability(TOPIC),
+            available,
+            (
+                "@app.on_availability: available gets TopicAvailability, with topic, available, publisher_instance_id, "
+                "process_generation, and its parameter available is annotated with bool; "
+                "write def available(available: TopicAvailability)"
+            ),
+        ),
+        (
+            lambda app: app.on(TOPIC),
+            title,
+            (
+                "@app.on: title gets Event[dict[str, Any]], with topic, publisher, publisher_instance_id, "
+                "process_generation, sequence, published_at_ms, payload, value, and its parameter title is "
+                "annotated with "
+                "str; write def title(title: Event[dict[str, Any]])"
+            ),
+        ),
+        (
+            lambda app: app.on(TOPIC, Added),
+            removed,
+            (
+                "@app.on: removed gets Event[Added], and its parameter event is annotated with Event[Removed]; "
+                'write async def removed(event: Event[Added]), or have it read as that: @app.on("bus....", Removed)'
+            ),
+        ),
+        (
+            lambda app: app.hook("session_start"),
+            start,
+            (
+                '@app.hook("session_start"): start gets SessionStart, with binding, and its parameter payload '
+                "is annotated "
+                "with dict[str, Any]; write def start(payload: SessionStart)"
+            ),
+        ),
+        (
+            lambda app: app.serves("migration/detect"),
+            start,
+            (
+                '@app.serves("migration/detect"): start gets MigrationDetectParams, with source_root, and its '
+                "parameter "
+                "payload is annotated with dict[str, Any]; write def start(payload: MigrationDetectParams)"
+            ),
+        ),
+        (
+            lambda app: LATER.command,
+            words,
+            (
+                "@app.command: words gets list[str], and its parameter words is annotated with str; "
+                "write def words(words: list[str])"
+            ),
+        ),
+        (
+            lambda app: LATER.command,
+            numbers,
+            (
+                "@app.command: numbers gets list[str], and its parameter words is annotated with "
+                "collections.abc.Sequence[int] | None; write def numbers(words: list[str])"
+            ),
+        ),
+        (
+            lambda app: LATER.status("footer"),
+            available,
+            (
+                '@app.status("footer"): available gets str, and its parameter available is annotated with bool; '
+                "write def available(available: str)"
+            ),
+        ),
+        (
+            lambda app: LATER.hook("before_tool_call"),
+            title,
+            (
+                '@app.hook("before_tool_call"): title gets dict[str, Any], and its parameter title is annotated '
+                "with str; "
+                "write def title(title: dict[str, Any])"
+            ),
+        ),
+        (
+            lambda app: Extension("p", "1.0.0", uses=["provider_catalog", "provider_stream"]).provider_stream,
+            stream,
+            (
+                "@app.provider_stream: stream gets ProviderStreamRequest, with stream_id, provider_id, model_id, "
+                "request, authorization_lease, and its parameter request is annotated with str; "
+                "write async def stream(request: ProviderStreamRequest)"
+            ),
+        ),
+    ],
+)
+def test_annotations_that_are_wrong(
+    app: Extension, decorate: Callable[[Extension], Any], function: Callable[..., Any], text: str
+) -> None:
+    assert refused(lambda: decorate(app)(function)) == text
+
+
+def test_annotations_that_are_right(app: Extension) -> None:
+    def anything(event: Any) -> None: ...
+    def bare(event: Event) -> None: ...  # type: ignore[type-arg]
+    def either(event: Event[Added] | None) -> None: ...
+    def wider(event: Event[object]) -> None: ...
+    def unknown(event: NotThere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+    def typed(event: Event[Payload]) -> None: ...
+    def mapped(event: Event[Mapping[str, Any]]) -> None: ...
+    def changed(change: TopicAvailability) -> None: ...
+    def begun(payload: SessionStart) -> None: ...
+    def lines(words: Sequence[str]) -> None:
+        """Takes words."""
+
+    def footer(surface: Literal["footer"]) -> None: ...
+
+    for function in (anything, bare, either, wider, unknown):
+        app.on(TOPIC, Added)(function)
+    for function in (typed, mapped):
+        app.on(TOPIC)(function)
+    app.on_availability(TOPIC)(changed)
+    app.hook("session_start")(begun)
+    later = Extension("later", "1.0.0", api="0.4")
+    later.command(lines)
+    later.status("footer")(footer)
+    assert len(app.event_handlers[TOPIC]) == 7
 
 
 def test_hooks_that_cannot_be(app: Extension) -> None:

@@ -313,17 +313,18 @@ def test_another_name_is_refused(start: Callable[..., Process]) -> None:
     process.exited(1)
 
 
-def test_on_a_terminal_it_says_what_it_is(start: Callable[..., Process]) -> None:
-    controller, terminal = pty.openpty()
+@pytest.mark.parametrize("what", ["terminal", "/dev/null"])
+def test_without_a_host_it_says_what_it_is(start: Callable[..., Process], what: str) -> None:
+    opened = pty.openpty() if what == "terminal" else (os.open(what, os.O_RDONLY),)
     try:
-        process = start(stdin=terminal)
+        process = start(stdin=opened[-1])
         assert process.exited(2) == (
             "hello is an octet extension: a host starts it and talks to it over pipes.\n"
-            f"Try it:  broker call {SCRIPT.parent} greet '{{}}'\n         broker run {SCRIPT.parent}\n"
+            f'Try it:  broker call {SCRIPT.parent} greet \'{{"who": "who"}}\'\n         broker run {SCRIPT.parent}\n'
         )
     finally:
-        os.close(controller)
-        os.close(terminal)
+        for descriptor in opened:
+            os.close(descriptor)
 
 
 def test_a_manifest_beside_the_program_is_held_against_it(start: Callable[..., Process], tmp_path: Path) -> None:

@@ -156,6 +156,7 @@ def test_the_log_of_a_failure_begins_in_the_authors_code(world: Any, app: Extens
         ({}, "argument who is missing"),
         ({"who": 5}, "argument who: expected str, got 5"),
         ({"who": "Ada", "times": True}, "argument times: expected int, got True"),
+        ({"times": "2"}, "argument who is missing; argument times: expected int, got '2'"),
     ],
 )
 def test_arguments_that_do_not_fit(world: Any, app: Extension, arguments: dict[str, Any], text: str) -> None:
@@ -509,3 +510,40 @@ def test_an_unknown_tool_is_the_hosts_fault(world: Any, app: Extension) -> None:
 def process_lines(world: Any, process: Any) -> list[bytes]:
     """Every frame the process sent so far."""
     return [frame.data for frame in world.frames if frame.direction == "sent" and frame.link.name == process.app.name]
+
+
+def test_all_that_is_wrong_with_arguments_is_said_at_once(world: Any, app: Extension) -> None:
+    @app.tool
+    def file(title: str, tags: list[str], due: dict[str, int | None], kind: Literal["a", "b"] = "a") -> str:
+        """Files something."""
+        return title
+
+    world.add(app)
+    given = {"title": 1, "tags": ["x", 2, None], "due": {"soon": 3, "la\nter": "4"}, "kind": "c"}
+    assert world.text(app, "file", **given).split("; ") == [
+        "argument title: expected str, got 1",
+        "argument tags[1]: expected str, got 2",
+        "argument tags[2]: expected str, got None",
+        "argument due.la\\nter: expected int | None, got '4'",
+        "argument kind: expected Literal['a', 'b'], got 'c'",
+    ]
+    # Of many faults the first are told, and that there are more.
+    said = world.text(app, "file", title="t", tags=list(range(1_000)), due={}).split("; ")
+    assert (len(said), said[31], said[32]) == (33, "argument tags[31]: expected str, got 31", "...")
+    signature = app.handlers["tool file"].signature
+    assert signature is not None
+    assert signature.example() == {"title": "title", "tags": ["tags"], "due": {"key": 1}}
+
+
+def test_a_publication_that_nobody_awaits_is_named(world: Any, app: Extension) -> None:
+    topic = app.topic("step", [])
+
+    @app.tool
+    async def forget() -> str:
+        """Forgets to await."""
+        topic.publish()
+        return ""
+
+    world.add(app)
+    with pytest.warns(RuntimeWarning, match="^coroutine 'Topic.publish of bus.hello.step' was never awaited$"):
+        world.call(app, "forget")

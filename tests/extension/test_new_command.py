@@ -17,8 +17,8 @@ from broker.errors import SetupError, UsageError
 
 SOURCES = str(Path(broker.__file__).parents[1])
 FILES = {
-    "octet": ["README.rst", "extension.toml", "main.py", "test_main.py"],
-    "mcp": ["README.rst", "main.py", "server.json", "test_main.py"],
+    "octet": ["README.rst", "extension.toml", "main.py", "test_tide_table.py"],
+    "mcp": ["README.rst", "main.py", "server.json", "test_tide_table.py"],
 }
 KINDS = [("octet", "0.3"), ("octet", "0.4"), ("mcp", "0.3")]
 
@@ -70,13 +70,24 @@ def test_its_files_are_filled_in(tmp_path: Path, family: str, api: str) -> None:
         assert "$" not in path.read_text().replace("#!$", "")
 
 
+@pytest.mark.parametrize("family", ["octet", "mcp"])
+def test_two_are_tested_together(tmp_path: Path, family: str) -> None:
+    made(family, "0.3", tmp_path, "todo")
+    made(family, "0.3", tmp_path, "tally")
+    tested = run("pytest", "-q", "-p", "no:cacheprovider", "todo", "tally", cwd=tmp_path)
+    assert tested.returncode == 0, tested.stdout
+    assert f"{6 if family == 'octet' else 4} passed" in tested.stdout
+
+
 def test_the_command_says_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["new", "tide", "--family", "octet", "--dir", str(tmp_path)]) == 0
+    assert main(["new", "tide-table", "--family", "octet", "--dir", str(tmp_path)]) == 0
+    directory = tmp_path / "tide-table"
     assert capsys.readouterr().out == (
-        "".join(f"wrote {tmp_path}/tide/{name}\n" for name in FILES["octet"])
-        + f'\nTry it:   broker call {tmp_path}/tide greet \'{{"who": "Ada"}}\'\nTest it:  pytest {tmp_path}/tide\n'
+        "".join(f"wrote {directory}/{name}\n" for name in FILES["octet"])
+        + f'\nTry it:   broker call {directory} greet \'{{"who": "Ada"}}\'\nTest it:  pytest {directory}\n'
     )
-    assert (tmp_path / "tide" / "main.py").stat().st_mode & 0o111
+    assert (directory / "main.py").stat().st_mode & 0o111
+    assert "``test_tide_table.py``" in (directory / "README.rst").read_text()
 
 
 @pytest.mark.parametrize("name", ["Tide", "1tide", "tide_table", "../tide", "", "t" * 65, "tide\n", "bus.tide"])

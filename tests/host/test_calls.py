@@ -25,6 +25,15 @@ def start(memory: Any, play: Any = None, **options: Any) -> Any:
     return memory.start(lambda: Actor(play, **options), name="alpha")
 
 
+@pytest.mark.parametrize(
+    ("tool", "hint"), [("wrok", "did you mean work?"), ("delete", "it has work"), (5, "it has work")]
+)
+def test_an_unknown_tool_is_refused_with_what_there_is(memory: Any, tool: Any, hint: str) -> None:
+    with pytest.raises(InvalidParamsError) as caught:
+        start(memory).call(tool, {})
+    assert str(caught.value) == f"alpha has no tool {tool!r}; {hint}"
+
+
 @pytest.mark.spec("octet.tool-call.name-in-catalogue")
 @pytest.mark.parametrize("tool", ["other", "", "Work", "\x1b[31m" * 99])
 def test_an_unknown_tool_is_refused_and_nothing_sent(memory: Any, tool: str) -> None:

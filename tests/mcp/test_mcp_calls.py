@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -80,8 +81,9 @@ def test_the_deepest_arguments_come_back_as_they_went(mcp: Any) -> None:
 
 
 def test_a_tool_that_is_not_listed_is_not_called(mcp: Any) -> None:
-    with pytest.raises(CapabilityMismatchError, match="srv has no tool 'echo__x'"):
-        mcp.peer.call("echo__x", {})
+    for tool, hint in (("echo__x", "did you mean echo?"), ("delete", "it has ")):
+        with pytest.raises(CapabilityMismatchError, match=f"^srv has no tool '{tool}'; {re.escape(hint)}"):
+            mcp.peer.call(tool, {})
     assert mcp.written() == []
 
 

@@ -461,7 +461,8 @@ def test_a_change_that_takes_anothers_name_is_refused(world: World) -> None:
 @pytest.mark.parametrize("name", ["srv", "echo", "srv__", "__echo", "srv__echo__x", "SRV__echo", ""])
 def test_a_qualified_name_is_looked_up_and_never_taken_apart(world: World, name: str) -> None:
     world.start(ScriptedServer({"echo": ""}), name="srv")
-    with pytest.raises(InvalidParamsError, match="no tool"):
+    hint = r"(did you mean srv__echo\?|there are srv__echo)"
+    with pytest.raises(InvalidParamsError, match=f"^no tool '{name}' in this session; {hint}$"):
         world.session.call_qualified(name, {})
 
 

@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path
 ELSEWHERE = {
     "pip install": "installing is what the README's commands do, which are run as they are",
     "-m venv": "the same",
+    ".venv/bin/activate": "the same",
     "--inspect": "needs a terminal; tests/cli runs it on one",
 }
 
@@ -43,10 +45,21 @@ def named(language: str) -> list[object]:
 
 @pytest.mark.parametrize("text", named("python"))
 def test_a_block_of_python_runs(text: str, tmp_path: Path) -> None:
+    (tmp_path / "test_block.py").write_text(text, encoding="utf-8")
+    if tests := "def test_" in text:
+        # As tests/conftest.py does: the plugin comes by itself only where the project is installed.
+        installed = any(point.name == "broker" for point in metadata.entry_points(group="pytest11"))
+        (tmp_path / "conftest.py").write_text("" if installed else 'pytest_plugins = ["broker.testing.plugin"]\n')
+    how = ["-m", "pytest", "-q", "-p", "no:cacheprovider"] if tests else []
     done = subprocess.run(
-        [sys.executable, "-c", text], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=60
+        [sys.executable, *how, "test_block.py"],
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("text", named("json"))

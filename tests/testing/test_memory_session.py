@@ -165,7 +165,7 @@ def test_fields_of_the_manifest_are_checked_like_those_of_a_file() -> None:
 @pytest.mark.parametrize(
     ("thing", "problem"),
     [
-        (5, "5 cannot be run as an extension: give a ScriptedExtension,"),
+        (5, "5 cannot be run as an extension: give a broker.extension.Extension, the directory of one "),
         (lambda: None, "made None, which is no extension"),
         (lambda: Echo(), "it has no name of its own; give one: name='...'"),
         (Script(), "a script has no name of its own; give one"),

@@ -179,3 +179,31 @@ def test_a_long_sequence_is_shown_in_part() -> None:
 def test_a_pattern_of_no_kind_is_refused() -> None:
     with pytest.raises(UsageError, match="kind: expected one of frame, bus, notice, call, fault, got 'frames'"):
         entry("tool/call", kind="frames")  # type: ignore[arg-type]
+
+
+def test_what_somebody_said_is_shown_whole() -> None:
+    advice = "SetupError: " + " ".join(f"word{number}" for number in range(20))
+    entries = [
+        Entry(0, "notice", "alpha", "", "stderr", "one line"),
+        Entry(5, "notice", "alpha", "", "crashed", f"generation 1 {'exited with status 3 ' * 4}in the end"),
+        Entry(10, "call", "alpha", "test", "raised", f"{advice}\n  and a second line\x07", 1),
+        Entry(12, "frame", "host", "alpha", "tool/call", {"text": "w" * 200}, 2),
+    ]
+    assert render(entries).splitlines() == [
+        "    0 ms  alpha           stderr        one line",
+        "    5 ms  alpha           crashed       generation 1 exited with status 3 exited with status 3",
+        "            exited with status 3 exited with status 3 in the end",
+        "   10 ms  alpha -> test   raised #1     SetupError: word0 word1 word2 word3 word4 word5 word6 word7",
+        "            word8 word9 word10 word11 word12 word13 word14 word15 word16 word17 word18 word19",
+        "              and a second line\\x07",
+        '   12 ms  host  -> alpha  tool/call #2  {"text":"wwwwwwwwwwww...,...}',
+    ]
+
+
+def test_texts_have_a_bound_and_stay_within_the_columns() -> None:
+    # However little room its first line leaves.
+    for what in ("a", "a" * 30, "a" * 60):
+        text = render([Entry(1, "notice", "some-module-by-name", "", what, "x" * 700 + "y" * 5_000 + "z" * 700)])
+        assert max(map(len, text.splitlines())) <= 100
+        said = "".join(line.strip() for line in text.splitlines()).replace(" ", "").partition("x")[2]
+        assert said == "x" * 499 + "[5400characters]" + "z" * 500

@@ -44,6 +44,7 @@ from broker.wire.mcp.settings import McpSettings, Phase
 from broker.wire.mcp.statistics import McpStatistics
 from broker.wire.outbox import OutFrame
 from broker.wire.quoting import escape, quote
+from broker.wire.suggestion import suggestion
 
 __all__ = ["McpPeer", "McpRequest", "McpSettings", "McpStatistics", "OutFrame", "Phase", "Progress"]
 
@@ -312,8 +313,12 @@ class McpPeer(BaseConnection[McpEvent, McpOutbound]):
             raise UsageError(
                 f"{self._extension} is not ready: {self._phase.value}", extension=self._extension, tool=tool
             )
+        hint = suggestion(tool, (listed.name for listed in self._catalogue.tools), listed="it has")
         raise CapabilityMismatchError(
-            f"{self._extension} has no tool {quote(tool)}", extension=self._extension, tool=tool, method="tools/call"
+            f"{self._extension} has no tool {quote(tool)}{hint}",
+            extension=self._extension,
+            tool=tool,
+            method="tools/call",
         )
 
     def _greet(self, handshake: Handshake) -> None:
