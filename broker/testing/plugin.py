@@ -7,6 +7,7 @@ It is registered through the entry point ``pytest11`` and imports nothing of the
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,11 +113,13 @@ def _openers(request: pytest.FixtureRequest, directory: Path, kind: str) -> Iter
         return hosts[-1].open_session(str(directory))
 
     yield open_session
-    for host in hosts:
-        if not request.node.stash.get(_FAILED, False):
-            host.finish()
-        elif isinstance(host, ProcessHost):
-            host.abandon()
+    # What one host has to say about its end keeps no other from ending.
+    with ExitStack() as ends:
+        for host in reversed(hosts):
+            if not request.node.stash.get(_FAILED, False):
+                ends.callback(host.finish)
+            elif isinstance(host, ProcessHost):
+                ends.callback(host.abandon)
 
 
 # -- reports -----------------------------------------------------------------------------------------------------------

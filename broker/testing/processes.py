@@ -196,8 +196,10 @@ class ProcessSession(DrivenSession):
         if isinstance(thing, str | os.PathLike):
             if options or name is not None or process is not None:
                 raise UsageError(f"{os.fspath(thing)}: give nothing with it that it says itself")
-            (found,) = find_manifests(thing)
-            return load_manifest(found), None
+            found = find_manifests(thing)
+            if len(found) != 1:
+                raise UsageError(f"{os.fspath(thing)} holds {len(found)} extensions; name one", path=os.fspath(thing))
+            return load_manifest(found[0]), None
         if isinstance(thing, Manifest | ServerConfig) and process is None:
             return thing, None
         if not isinstance(thing, Manifest | ServerConfig):

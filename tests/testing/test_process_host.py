@@ -108,6 +108,10 @@ def test_what_is_on_disk_already_is_started_as_it_is(tmp_path: Path) -> None:
             session.add(path, name="else")
         with pytest.raises(SetupError):
             session.add(tmp_path / "nowhere")
+        write_extension(tmp_path / "both" / "one", Echo, name="one")
+        write_extension(tmp_path / "both" / "two", Echo, name="two")
+        with pytest.raises(UsageError, match="holds 2 extensions; name one"):
+            session.add(tmp_path / "both")
         with pytest.raises(UsageError, match="cannot be found by another process"):
             session.add(Echo(), name="echo")
     assert not (tmp_path / "other").exists()
