@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from service_scripts import Told, declaration
 
@@ -55,6 +55,7 @@ class Reader:
 
 
 @pytest.mark.spec("octet.provider.stream-cancel", "octet.provider.stream-terminal")
+@example(steps=[("open", 0), ("accept", 0), ("finish", 0), ("cancel", 0)])
 @given(steps=st.lists(STREAM_STEPS, max_size=40))
 @settings(max_examples=120, deadline=None)
 def test_streams_end_once_whatever_happens(steps: list[tuple[str, int]]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define
 
-from broker.errors import BrokerError
+from broker.errors import BrokerError, CancelledError
 from broker.host.outcome import Outcome
 from broker.limits import MAX_PROVIDER_STREAM_BUFFER
 from broker.wire.octet.stream_models import Finished, StreamPayload
@@ -92,6 +92,9 @@ class ProviderStream:
         ``reason`` is at most 4096 bytes and goes to the provider. Idempotent.
         """
         self._table.cancel(self, reason)
+        if self._buffer and self._error is None:
+            # It had gone well, but its reader has not come to the end, and now never will.
+            self._error = CancelledError(f"provider stream {self.id} was cancelled", reason=reason)
         self._buffer.clear()
 
     def set_listener(self, listener: Callable[[], object] | None) -> None:
