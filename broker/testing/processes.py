@@ -138,7 +138,7 @@ class ProcessSession(DrivenSession):
     def __init__(self, host: ProcessHost, session: Session) -> None:
         super().__init__(session)
         self.host: ProcessHost = host
-        self.clock = session.clock
+        self.clock: Clock = session.clock
 
     def run(self) -> None:
         """Let the loop do what it can at this moment; what processes do takes longer, see :meth:`until`."""
