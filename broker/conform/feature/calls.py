@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from broker.conform.feature.bench import NO_SUCH_TOOL, FeatureBench
+from broker.conform.feature.bench import FeatureBench
 from broker.conform.feature.peer import FeaturePeer
 from broker.errors import BrokerError
 from broker.limits import CANCEL_GRACE_MS
@@ -22,18 +22,18 @@ _CANCELS: Final = ("octet.cancel.grace", "octet.cancel.settled")
 
 async def call_tools(bench: FeatureBench) -> None:
     """Call each tool, then the first one with odd arguments."""
-    if not bench.tools:
+    if not bench.callable_tools:
         reason = "it has no tools" if bench.settings.allow_calls else "no tool is to be called"
         bench.findings.skipped(reason, *_CALLS)
         return
     async with bench.process() as peer:
         if not await bench.start(peer):
             return
-        for tool in bench.tools:
+        for tool in bench.callable_tools:
             for arguments in bench.arguments_of(tool):
                 if not await _call(bench, peer, tool, arguments):
                     return
-        await _odd_arguments(bench, peer, bench.tools[0])
+        await _odd_arguments(bench, peer, bench.callable_tools[0])
         await peer.probe.quiet(bench.settings.quiet_seconds / 2)
 
 
@@ -92,7 +92,7 @@ async def cancel_calls(bench: FeatureBench) -> None:
     async with bench.process() as peer:
         if not await bench.start(peer):
             return
-        for tool in bench.tools[:4]:
+        for tool in bench.callable_tools[:4]:
             call, data = peer.prepare("tool/call", bench.tool_params(peer, tool.name, bench.arguments_of(tool)[0]))
             cancel = {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": call.id, "reason": "user"}}
             await peer.probe.write(data + json.dumps(cancel).encode() + b"\n")
@@ -113,18 +113,9 @@ async def cancel_calls(bench: FeatureBench) -> None:
 
 async def unknown_tool(bench: FeatureBench) -> None:
     """A tool that does not exist. Where that is answered, it later serves to see whether the process still reads."""
-    rule, seconds = "octet.tool-call.unknown-tool", min(1.0, bench.settings.answer_seconds)
     async with bench.process() as peer:
-        if not await bench.start(peer):
-            return
-        call = await peer.ask("tool/call", bench.tool_params(peer, NO_SUCH_TOOL, {}), seconds)
-        if call.answer is None:
-            bench.answers_unknown_tool = False
-            bench.no_answer(peer, rule, "a tool that does not exist", seconds)
-            return
-        refused = call.failed or (isinstance(call.result, dict) and call.result.get("is_error") is True)
-        what = f"tool {NO_SUCH_TOOL!r}, which does not exist, was answered with {call.answer}"
-        bench.findings.judge(rule, refused, what)
+        if await bench.start(peer):
+            await bench.judge_unknown_tool(peer)
 
 
 async def unknown_method(bench: FeatureBench) -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.conform.call import Call
+from broker.conform.bench import NO_SUCH_TOOL
 from broker.conform.mcp.bench import McpBench
 from broker.conform.mcp.peer import McpPeer
 from broker.conform.mcp.results import judge_result
+from broker.conform.peer import Call
 from broker.limits import MAX_INPUT_SCHEMA_BYTES, MAX_LISTED_TOOLS, MAX_TOOL_PAGES
 from broker.wire.feature.values import compact_size
 from broker.wire.jsonrpc import json_type
 from broker.wire.mcp.names import name_problem
 from broker.wire.quoting import quote
 
-NO_SUCH_TOOL: Final = "conformance-no-such-tool"
 _LONG_BYTES: Final = 262_144
 _LIST: Final = (
     *("odek.server.list-shape", "odek.names.length", "odek.names.alphabet", "odek.names.double-underscore"),

@@ -79,7 +79,7 @@ async def _call_tools(bench: OctetBench, peer: OctetPeer, *, wait: bool = True) 
     """Call every tool: many extensions publish only then."""
     for tool in bench.callable_tools:
         for arguments in bench.arguments_of(tool)[:1]:
-            call = await peer.request("tool/call", bench.tool_params(tool.name, arguments, peer.workspace))
+            call = await peer.request("tool/call", bench.tool_params(peer, tool.name, arguments))
             if wait and not await peer.answered(call, bench.settings.answer_seconds):
                 await peer.notify("$/cancelRequest", {"id": call.id})
 
