@@ -45,15 +45,15 @@ class Call:
 
 @frozen(kw_only=True)
 class WireRules:
-    """What a family calls the rules that every wire has."""
+    """What a family calls the rules that every wire has; those of both of octet's wires are the defaults."""
 
     one_line: str
-    last_line: str
-    unasked: str
-    id_exact: str
-    answered_once: str
-    stderr: str
-    stays_alive: str
+    last_line: str = "octet.framing.lf-terminated"
+    unasked: str = "octet.envelope.response-unknown-id"
+    id_exact: str = "octet.envelope.id-exact"
+    answered_once: str = "octet.method.answered-once"
+    stderr: str = "octet.process.stderr-bounded"
+    stays_alive: str = "octet.process.stays-alive"
 
 
 @define(eq=False, kw_only=True)

@@ -6,26 +6,17 @@ Run as a process, with the fault and the API version. It has a tool, a command, 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
+
+from faulty import is_fault, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any  # it costs as much as all the rest of this program's start
 
-FAULT, VERSION = sys.argv[1], sys.argv[2]
+VERSION = sys.argv[2]
 TOOL = {"name": "echo", "description": "Says it again.", "parameters": {"type": "object"}}
-
-
-def is_fault(*names: str) -> bool:
-    return FAULT in names
-
-
-def write(data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(1, view) :]
 
 
 def send(message: dict[str, Any]) -> None:

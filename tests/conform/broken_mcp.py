@@ -1,6 +1,6 @@
 """An MCP server that is right in everything, or with the name of a fault as its argument, wrong in one thing.
 
-Run as a process, with a directory for artifacts and the fault.
+Run as a process, with the fault and a directory for artifacts.
 """
 
 from __future__ import annotations
@@ -12,25 +12,16 @@ import signal
 import sys
 import time
 
+from faulty import is_fault, write
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any  # it costs as much as all the rest of this program's start
 
-ROOT = sys.argv[1]
-FAULT = sys.argv[2] if len(sys.argv) > 2 else ""
+ROOT = sys.argv[2]
 REPORT = b"all is well\n"
 OBJECT = {"type": "object", "properties": {"text": {"type": "string"}}}
 READS = {"readOnlyHint": True}
-
-
-def is_fault(*names: str) -> bool:
-    return FAULT in names
-
-
-def write(data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(1, view) :]
 
 
 def send(message: dict[str, Any]) -> None:

@@ -13,11 +13,12 @@ import signal
 import sys
 import time
 
+from faulty import is_fault, write
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any  # it costs as much as all the rest of this program's start
 
-FAULT = sys.argv[1] if len(sys.argv) > 1 else ""
 TOPIC, WANTED = "bus.subject.said", "bus.other.news"
 FIELDS = [{"name": "text", "kind": "string", "required": True, "max_bytes": 64, "values": []}]
 ROWS = {
@@ -30,10 +31,6 @@ BUS = ["bus/declare", "bus/event", "bus/lifecycle", "bus/publish", "bus/subscrib
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
 
-def is_fault(*names: str) -> bool:
-    return FAULT in names
-
-
 def encode(message: dict[str, Any]) -> bytes:
     text = json.dumps(
         message,
@@ -42,12 +39,6 @@ def encode(message: dict[str, Any]) -> bytes:
         separators=(", ", ": ") if is_fault("white-space") else (",", ":"),
     )
     return text.encode("utf-8", "surrogatepass")
-
-
-def write(data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(1, view) :]
 
 
 def send(message: dict[str, Any]) -> None:

@@ -10,24 +10,20 @@ import os
 import sys
 import time
 
+from faulty import is_fault, write
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any  # it costs as much as all the rest of this program's start
 
-FAULT = sys.argv[1] if len(sys.argv) > 1 else ""
 CATALOGUE = ["providers/complete", "providers/register"]
 STREAM = ["provider/cancel", "provider/event", "provider/stream"]
 ADAPTER = ["migration/detect", "migration/import"]
 
 
-def is_fault(*names: str) -> bool:
-    return FAULT in names
-
-
 def send(message: dict[str, Any]) -> None:
     text = json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-    sys.stdout.buffer.write(text.encode() + b"\n")
-    sys.stdout.buffer.flush()
+    write(text.encode() + b"\n")
 
 
 def declaration() -> dict[str, Any]:

@@ -33,15 +33,7 @@ _ANSWERS: Final[dict[str, dict[str, Any]]] = {
 class FeaturePeer(Peer):
     """The process and everything said so far. ``declares`` are the manifest's contributions."""
 
-    rules: ClassVar = WireRules(
-        one_line="octet.legacy.framing",
-        last_line="octet.framing.lf-terminated",
-        unasked="octet.envelope.response-unknown-id",
-        id_exact="octet.envelope.id-exact",
-        answered_once="octet.method.answered-once",
-        stderr="octet.process.stderr-bounded",
-        stays_alive="octet.process.stays-alive",
-    )
+    rules: ClassVar = WireRules(one_line="octet.legacy.framing")
 
     version: Version
     declares: frozenset[str]

@@ -38,15 +38,7 @@ Handler: TypeAlias = Callable[[Incoming], dict[str, Any] | None]
 class OctetPeer(Peer):
     """The process and everything said so far. ``handlers`` answer the extension's requests by method."""
 
-    rules: ClassVar = WireRules(
-        one_line="octet.canonical.no-whitespace",
-        last_line="octet.framing.lf-terminated",
-        unasked="octet.envelope.response-unknown-id",
-        id_exact="octet.envelope.id-exact",
-        answered_once="octet.method.answered-once",
-        stderr="octet.process.stderr-bounded",
-        stays_alive="octet.process.stays-alive",
-    )
+    rules: ClassVar = WireRules(one_line="octet.canonical.no-whitespace")
 
     handlers: dict[str, Handler] = field(factory=dict)
     notices: list[Incoming] = field(factory=list)
