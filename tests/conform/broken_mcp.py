@@ -150,6 +150,9 @@ class Server:
                 return
             self.fail(request_id, -32602, "name is missing")
             return
+        self.together += 1
+        if is_fault("one-at-a-time") and self.together > 1:
+            return
         if is_fault("dies-on-odd-arguments") and not isinstance(arguments, dict):
             os._exit(1)
         if is_fault("dies-on-long-line") and len(json.dumps(arguments)) > 200_000:
@@ -177,6 +180,8 @@ class Server:
             self.fail(request_id, -32602, "unknown argument")
             return
         self.reply(request_id, self.result())
+        if is_fault("dies-idle") and not known:
+            os._exit(9)
         if is_fault("answers-twice"):
             self.reply(request_id, self.result())
 
@@ -299,6 +304,7 @@ class Server:
         return True
 
     announced = False
+    together = 0  # calls that came in one read
 
     def run(self) -> None:
         if is_fault("ignores-sigterm"):
@@ -317,6 +323,7 @@ class Server:
                 except ValueError:
                     sys.stderr.write("not a message\n")
                 continue
+            self.together = 0
             pending += chunk
             lines = pending.split(b"\n")
             pending = lines.pop()

@@ -114,7 +114,8 @@ def main() -> None:
             if provides:
                 send({"id": 1, "method": "providers/register", "params": declaration()})
                 if not is_fault("never-complete"):
-                    send({"method": "providers/complete", "params": {}})
+                    complete: dict[str, Any] = {"method": "providers/complete", "params": {}}
+                    send({"id": 9, **complete} if is_fault("complete-with-id") else complete)
         elif method == "provider/stream":
             stream(request_id, params)
         elif method == "provider/cancel":

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from broker.conform import CATALOGUE, Family
+
 # The fault, the rules that it breaks, words that the evidence has, and the scenario it shows in.
 FAULTS = {
     # -- lines
@@ -98,6 +100,7 @@ FAULTS = {
     "answers-any-tool": ("odek.server.unknown-tool", "conformance-no-such-tool", "edges"),
     "silent-unknown-tool": ("odek.server.unknown-tool", "no answer", "edges"),
     "dies-on-odd-arguments": ("odek.server.arguments-any", "ended with status 1", "edges"),
+    "one-at-a-time": ("odek.transport.out-of-order", "answered", "edges"),
     "dies-on-bad-params": ("odek.server.bad-params", "ended with status 1", "edges"),
     "silent-on-bad-params": ("odek.server.bad-params", "no answer", "edges"),
     "takes-bad-params": ("odek.server.bad-params", "'result'", "edges"),
@@ -105,6 +108,7 @@ FAULTS = {
     # -- the end
     "ignores-eof": ("odek.server.exit-on-eof", "still runs"),
     "ignores-sigterm": ("odek.server.exit-on-sigterm", "still runs", "sigterm"),
+    "dies-idle": ("odek.server.stays-alive", "ended with status 9", "call_tools"),
     "leaves-child": ("odek.server.nothing-left", "sleep (pid "),
     "huge-stderr": ("odek.transport.stderr-drained", "bytes on stderr", "call_tools"),
 }
@@ -154,6 +158,10 @@ def test_a_fault_breaks_its_rules_and_no_other(broken: Any, fault: str) -> None:
 
 def test_no_fault_is_forgotten(faults_of: Callable[[str], set[str]]) -> None:
     assert faults_of("broken_mcp.py") == {"without-tools", *FAULTS}
+
+
+def test_every_rule_has_a_program_that_breaks_it() -> None:
+    assert {rule for rules, *_ in FAULTS.values() for rule in rules.split()} == {*CATALOGUE[Family.MCP]}
 
 
 def test_a_server_without_tools_breaks_no_rule(broken: Any) -> None:

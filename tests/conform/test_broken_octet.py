@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.conform import Verdict
+from broker.conform import CATALOGUE, Family, Verdict
 
 CONTRIBUTES = ('tools = ["echo", "later"]', 'hooks = ["session_start", "session_end"]')
 
@@ -30,11 +30,15 @@ FAULTS = {
     "fraction": ("octet.canonical.no-float", "float", "call_tools"),
     "large-integer": ("octet.canonical.integers", "out of range", "call_tools"),
     "negative-zero": ("octet.canonical.number-spelling", "negative zero", "call_tools"),
+    "too-deep": ("octet.canonical.depth", "depth", "call_tools"),
     "over-bound": ("octet.framing.over-bound", "the bound is 1048576", "call_tools"),
     # -- envelopes
     "no-jsonrpc": ("octet.envelope.jsonrpc-version", "jsonrpc"),
     "extra-member": ("octet.envelope.unknown-member", "'note'"),
     "id-as-string": ("octet.envelope.id-exact", "was answered as"),
+    "array-frame": ("octet.envelope.not-an-object", "must be an object"),
+    "long-method": ("octet.envelope.method-name-bound octet.method.unselected", "129"),
+    "null-params": ("octet.envelope.params-null octet.method.bad-params", "null", "take_part"),
     "result-and-error": ("octet.envelope.mixed-shapes", "id, result, error"),
     "free-text-error": ("octet.envelope.error-pair", "something went wrong"),
     "foreign-code": ("octet.envelope.error-pair", "-32000"),
@@ -56,6 +60,10 @@ FAULTS = {
     "capability-twice": ("octet.selection.duplicate-name", "'core'"),
     "deferred-capability": ("octet.selection.deferred-name", "dynamic_tools"),
     "drops-required": ("octet.selection.missing-required", "request_cancellation"),
+    "many-names": ("octet.selection.name-count", "too many names"),
+    "selects-providers": ("octet.selection.provider-needs-contribution", "provider_catalog"),
+    "contributes-commands": ("octet.selection.deferred-contribution", "commands"),
+    "few-tools-selected": ("octet.selection.too-many-tools", "max_tools"),
     "selects-unoffered": ("octet.selection.not-offered", "event_bus", "bare_offer"),
     "method-alone": ("octet.selection.method-without-capability", "migration/detect"),
     "bus-without-lifecycle": ("octet.selection.bus-needs-lifecycle", "bus/lifecycle"),
@@ -90,6 +98,7 @@ FAULTS = {
     "silent-unknown-tool": ("octet.tool-call.unknown-tool", "no answer"),
     "dies-on-odd-arguments": ("octet.tool-call.arguments-any-json", "ended with status 1", "call_tools"),
     "silent-on-odd-arguments": ("octet.tool-call.arguments-any-json", "'[]'", "call_tools"),
+    "one-at-a-time": ("octet.tool-call.concurrency", "3 were not answered", "call_tools"),
     "tool-unknown-method": ("octet.method.tool-call", "-32601", "call_tools"),
     "dies-in-call": ("octet.method.tool-call", "ended with status 1", "call_tools"),
     "answers-twice": ("octet.method.answered-once", "was answered again", "call_tools"),
@@ -108,6 +117,7 @@ FAULTS = {
     ),
     # -- what it asks
     "same-id-again": ("octet.method.id-reuse", "was used before", "take_part"),
+    "asks-too-much": ("octet.method.outstanding-bound octet.bus.declare-once", "129 requests", "take_part"),
     "unselected-method": ("octet.method.unselected", "session/create"),
     "unknown-notification": ("octet.method.unselected", "log/message"),
     "field-with-more": ("octet.method.bad-params", "'label'", "take_part"),
@@ -121,6 +131,8 @@ FAULTS = {
     "declares-twice": ("octet.bus.declare-once", "declared already", "take_part"),
     "hasty-publish": ("octet.bus.declare-acknowledged", "waited for its answer", "take_part"),
     "undeclared-topic": ("octet.bus.publish-undeclared", "bus.subject.other", "take_part"),
+    "publishes-foreign": ("octet.bus.publish-foreign", "bus.other.news", "take_part"),
+    "large-event": ("octet.bus.message-over-bound", "8192", "take_part"),
     "payload-number": ("octet.bus.payload-faults", "expected a string", "take_part"),
     "payload-more": ("octet.bus.payload-faults", "not a declared field", "take_part"),
     "payload-long": ("octet.bus.payload-faults", "observed 65, maximum 64", "take_part"),
@@ -157,6 +169,7 @@ SERVICES = {
     "parallel-without-tools": ("octet.provider.register", "parallel_tool_calls", "provide"),
     "provider-label": ("octet.method.bad-params", "label", "provide"),
     "two-models-alike": ("octet.provider.register", "models", "provide"),
+    "complete-with-id": ("octet.envelope.notification-forbids-id", "takes no id", "provide"),
     "never-complete": ("octet.provider.complete", "providers/complete", "provide"),
     "stream-in-part": ("octet.selection.stream-methods-together", "provider/stream"),
     "stream-silent": ("octet.provider.stream-accepted", "no answer", "provide"),
@@ -176,10 +189,19 @@ SERVICES = {
     "adapter-writes": ("octet.migration.read-only", "has changed", "migrate"),
 }
 
+# Rules that no program breaks by itself, and why.
+UNBREAKABLE = {
+    "octet.selection.tool-name": "manifests have legal names only, so that any other breaks tools-match-manifest",
+}
+
 
 @pytest.fixture(scope="module")
 def broken(examine_broken: Callable[..., Any], octet_subject: Callable[..., Any]) -> Any:
-    return examine_broken(FAULTS, lambda name: octet_subject("broken_octet.py", name, "0.3", CONTRIBUTES), [""])
+    def make(name: str) -> Any:
+        more = ('commands = ["say"]',) if name == "contributes-commands" else ()
+        return octet_subject("broken_octet.py", name, "0.3", (*CONTRIBUTES, *more))
+
+    return examine_broken(FAULTS, make, [""])
 
 
 @pytest.fixture(scope="module")
@@ -228,8 +250,13 @@ def test_a_fault_of_a_service_breaks_its_rules_and_no_other(broken_services: Any
 
 
 def test_no_fault_is_forgotten(faults_of: Callable[[str], set[str]]) -> None:
-    assert faults_of("broken_octet.py") == {*FAULTS}
+    assert faults_of("broken_octet.py") | {"contributes-commands"} == {*FAULTS}
     assert faults_of("broken_services.py") == {*SERVICES}
+
+
+def test_every_rule_has_a_program_that_breaks_it() -> None:
+    broken = {rule for faults in (FAULTS, SERVICES) for rules, *_ in faults.values() for rule in rules.split()}
+    assert {*CATALOGUE[Family.OCTET]} - broken == {*UNBREAKABLE}
 
 
 def test_evidence_is_bounded_and_printable(broken: Any) -> None:

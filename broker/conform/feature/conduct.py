@@ -35,6 +35,8 @@ async def _start_and_shutdown(bench: FeatureBench) -> bool:
         if not await bench.start(peer):
             return False
         await peer.probe.quiet(bench.settings.quiet_seconds / 3)
+        if peer.probe.output_ended:
+            return False
         rule = "octet.legacy.shutdown"
         call = await shut_down(bench, peer, rule)
         if call is not None:

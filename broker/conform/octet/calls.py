@@ -122,7 +122,7 @@ async def _at_once(bench: OctetBench, peer: OctetPeer, tool: ToolDefinition) -> 
     if silent:
         for call in silent:
             await peer.notify("$/cancelRequest", {"id": call.id})
-        if all([await peer.answered(call, _GRACE_SECONDS) for call in silent]):
+        if await peer.probe.until(lambda: all(call.answer is not None for call in silent), _GRACE_SECONDS):
             bench.findings.skipped(f"tool {quote(tool.name)} takes longer than {seconds:g} s", rule)
             return
         what = f"{count} calls of tool {quote(tool.name)} at once, of which {len(silent)} were not answered"
