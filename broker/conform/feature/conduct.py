@@ -8,12 +8,9 @@ from broker.conform.bench import Scenario, run_scenarios
 from broker.conform.endings import end_input, send_sigterm, shut_down
 from broker.conform.feature import calls, contributions
 from broker.conform.feature.bench import FeatureBench
+from broker.conform.rules import seen
 from broker.conform.rules_feature import FEATURE_RULES
 from broker.limits import MAX_FEATURE_LINE_BYTES
-
-_SEEN: Final = tuple(
-    rule.id for rule in FEATURE_RULES.values() if rule.how == "every line of every process is looked at"
-)
 
 
 async def conduct(bench: FeatureBench) -> None:
@@ -23,7 +20,7 @@ async def conduct(bench: FeatureBench) -> None:
         return
     await run_scenarios(bench, (calls.unknown_tool,))
     await run_scenarios(bench, SCENARIOS)
-    for rule in _SEEN:
+    for rule in seen(FEATURE_RULES):
         bench.findings.passed(rule)
     reason = f"not part of API {bench.version}" if bench.version == "0.1" else "only part of API 0.1"
     bench.findings.skipped(reason, *FEATURE_RULES)

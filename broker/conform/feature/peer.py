@@ -33,7 +33,7 @@ _ANSWERS: Final[dict[str, dict[str, Any]]] = {
 class FeaturePeer(Peer):
     """The process and everything said so far. ``declares`` are the manifest's contributions."""
 
-    rules: ClassVar = WireRules(one_line="octet.legacy.framing")
+    rules: ClassVar[WireRules] = WireRules(one_line="octet.legacy.framing")
 
     version: Version
     declares: frozenset[str]
@@ -42,7 +42,8 @@ class FeaturePeer(Peer):
 
     def agree(self, agreement: Agreement) -> None:
         """From here on ``agreement`` holds; what came behind the answer to ``initialize`` is looked at."""
-        self.agreement, self.ready = agreement, True
+        self.agreement = agreement
+        self.ready = True
         early, self._early = self._early, []
         for message, shown in early:
             self._on_method(message, shown)

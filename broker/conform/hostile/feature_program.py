@@ -39,8 +39,9 @@ class Program(BaseProgram):
 
     def __init__(self, scenario: str, log: str) -> None:
         super().__init__(scenario, log)
-        prefix, _, self.name = scenario.partition("-")
-        self.version = VERSIONS[prefix]
+        prefix, _, name = scenario.partition("-")
+        self.name: str = name
+        self.version: str = VERSIONS[prefix]
 
     def initialize(self, request_id: Any, offer: dict[str, Any] | None) -> None:
         name = self.name

@@ -8,13 +8,13 @@ from typing import Final
 from broker.conform.bench import Scenario, run_scenarios
 from broker.conform.mcp import tools
 from broker.conform.mcp.bench import McpBench
+from broker.conform.rules import seen
 from broker.conform.rules_mcp import MCP_RULES
 from broker.limits import SERVER_EOF_GRACE_MS, SERVER_TERM_GRACE_MS
 
 _EOF_SECONDS: Final = SERVER_EOF_GRACE_MS / 1000
 _TERM_SECONDS: Final = SERVER_TERM_GRACE_MS / 1000
 _METHOD_NOT_FOUND: Final = -32601
-_SEEN: Final = tuple(rule.id for rule in MCP_RULES.values() if rule.how == "every line of every process is looked at")
 _RESULTS: Final = tuple(
     rule.id for rule in MCP_RULES.values() if rule.how.startswith(("each tool that says", "each reference"))
 )
@@ -28,7 +28,7 @@ async def conduct(bench: McpBench) -> None:
     # What this finds out decides how the others go about it.
     await run_scenarios(bench, (in_pieces,))
     await run_scenarios(bench, SCENARIOS if bench.lists_tools else (sigterm,))
-    for rule in _SEEN:
+    for rule in seen(MCP_RULES):
         bench.findings.passed(rule)
     if not bench.lists_tools:
         bench.findings.skipped("it has no tools", *MCP_RULES)

@@ -17,7 +17,7 @@ _METHOD_NOT_FOUND = -32601
 class McpPeer(Peer):
     """The process and everything said so far. ``announced``: it was sent ``notifications/initialized``."""
 
-    rules: ClassVar = WireRules(
+    rules: ClassVar[WireRules] = WireRules(
         one_line="odek.transport.line",
         last_line="odek.transport.last-line",
         unasked="odek.server.answered-once",

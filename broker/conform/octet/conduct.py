@@ -7,6 +7,7 @@ from typing import Final
 from broker.conform.bench import Scenario, run_scenarios
 from broker.conform.octet import bus, calls, endings, framing, services
 from broker.conform.octet.bench import OctetBench
+from broker.conform.rules import seen
 from broker.conform.rules_octet import OCTET_RULES
 
 
@@ -29,8 +30,6 @@ SCENARIOS: Final[tuple[Scenario[OctetBench], ...]] = (
     endings.bare_offer,
     unknown_method_and_sigterm,
 )
-# Rules that are kept by everything that was seen, unless something broke them.
-_SEEN: Final = tuple(rule.id for rule in OCTET_RULES.values() if rule.how == "every line of every process is looked at")
 
 
 async def conduct(bench: OctetBench) -> None:
@@ -41,7 +40,7 @@ async def conduct(bench: OctetBench) -> None:
         await run_scenarios(bench, (framing.in_pieces,))
         await run_scenarios(bench, (calls.call_tools,))
         await run_scenarios(bench, SCENARIOS)
-        for rule in (*_SEEN, "octet.framing.lf-terminated", "octet.envelope.id-exact"):
+        for rule in (*seen(OCTET_RULES), "octet.framing.lf-terminated", "octet.envelope.id-exact"):
             bench.findings.passed(rule)
     else:
         bench.findings.skipped("the extension did not start", *OCTET_RULES)

@@ -38,7 +38,7 @@ Handler: TypeAlias = Callable[[Incoming], dict[str, Any] | None]
 class OctetPeer(Peer):
     """The process and everything said so far. ``handlers`` answer the extension's requests by method."""
 
-    rules: ClassVar = WireRules(one_line="octet.canonical.no-whitespace")
+    rules: ClassVar[WireRules] = WireRules(one_line="octet.canonical.no-whitespace")
 
     handlers: dict[str, Handler] = field(factory=dict)
     notices: list[Incoming] = field(factory=list)
@@ -55,7 +55,8 @@ class OctetPeer(Peer):
 
     def select(self, selection: Selection) -> None:
         """From here on ``selection`` is the contract; what came behind the answer to ``initialize`` is looked at."""
-        self.selection, self.ready = selection, True
+        self.selection = selection
+        self.ready = True
         self.bound = selection.limits.max_frame_bytes
         early, self._early = self._early, []
         for message in early:
