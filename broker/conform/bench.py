@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -26,6 +27,7 @@ from broker.wire.octet.models import ToolDefinition
 from broker.wire.quoting import quote
 
 NO_SUCH_TOOL: Final = "conformance-no-such-tool"
+_ODD_ARGUMENTS: Final[tuple[Any, ...]] = ([], "text", 7, {"conformance-unknown": None})
 
 P = TypeVar("P", bound=Peer)
 B = TypeVar("B", bound="Bench[Any]")
@@ -70,6 +72,19 @@ class Bench(Generic[P]):
             self.findings.failed(peer.rules.last_line, f"{what}: the answer has no LF: {quote(rest)}")
             return
         self.findings.failed(rule, f"{what}: no answer within {seconds:g} s; {peer.probe.ending()}")
+
+    async def judge_together(self, peer: P, rule: str, count: int, method: str, params: dict[str, Any]) -> bool:
+        """Whether ``count`` requests in one write are all answered."""
+        seconds = self.settings.answer_seconds
+        prepared = [peer.prepare(method, params) for _ in range(count)]
+        await peer.probe.write(b"".join(data for _, data in prepared), seconds)
+        await peer.probe.until(lambda: all(call.answer is not None for call, _ in prepared), seconds)
+        answered = sum(call.answer is not None for call, _ in prepared)
+        if answered < count:
+            self.no_answer(peer, rule, f"{count} requests in one write, {answered} answered", seconds)
+            return False
+        self.findings.passed(rule)
+        return True
 
     async def judge_exit(self, peer: P, rule: str, seconds: float, after: str) -> bool:
         """Whether the process, which was told to end by ``after``, does."""
@@ -182,6 +197,23 @@ class ExtensionBench(Bench[P]):
             await peer.probe.quiet(self.settings.quiet_seconds)
             return peer.probe.exit_status is None and not peer.probe.output_ended
         return (await peer.ask("tool/call", params, self.settings.answer_seconds)).answer is not None
+
+    async def judge_odd_arguments(
+        self, peer: P, tool: ToolDefinition, judge_result: Callable[[Any, str, Any], None]
+    ) -> None:
+        """Call ``tool`` with arguments that no schema of an object allows; results are judged like all others."""
+        rule, seconds = "octet.tool-call.arguments-any-json", self.settings.answer_seconds
+        if peer.blamed:
+            return
+        for arguments in _ODD_ARGUMENTS:
+            call = await peer.ask("tool/call", self.tool_params(peer, tool.name, arguments), seconds)
+            if call.answer is None:
+                shown = quote(json.dumps(arguments))
+                self.no_answer(peer, rule, f"tool {quote(tool.name)} with the arguments {shown}", seconds)
+                return
+            if not call.failed:
+                judge_result(self, tool.name, call.result)
+        self.findings.passed(rule)
 
     async def judge_unknown_tool(self, peer: P) -> None:
         """A tool that does not exist. Where that is answered, it later serves to see whether the process reads."""

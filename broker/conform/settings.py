@@ -22,7 +22,8 @@ class ConformSettings:
     - ``workspace`` is the directory the program works in; without one each process gets a new one with a few files.
     - ``answer_ms`` is the time for one answer, ``total_ms`` for everything about one program.
     - ``rules`` are the ids that are wanted; none means all. ``scenarios`` are the functions that are run after those
-      that decide how to go on, by their names; none means all, and it takes rules that only others look at.
+      that decide how to go on, by their names, or for a host the names of the hostile programs; none means all. Rules
+      that only others look at are not seen then.
     """
 
     calls: Mapping[str, tuple[Any, ...]] = field(factory=dict)

@@ -14,7 +14,6 @@ from broker.wire.octet.models import ToolDefinition
 from broker.wire.quoting import quote
 
 _GRACE_SECONDS: Final = CANCEL_GRACE_MS / 1000
-_ODD_ARGUMENTS: Final[tuple[Any, ...]] = ([], "text", 7, {"conformance-unknown": None})
 _UNKNOWN_METHOD: Final = -32601
 _CALLS: Final = ("octet.method.tool-call", "octet.legacy.tool-result", "octet.tool-call.arguments-any-json")
 _CANCELS: Final = ("octet.cancel.grace", "octet.cancel.settled")
@@ -33,7 +32,7 @@ async def call_tools(bench: FeatureBench) -> None:
             for arguments in bench.arguments_of(tool):
                 if not await _call(bench, peer, tool, arguments):
                     return
-        await _odd_arguments(bench, peer, bench.callable_tools[0])
+        await bench.judge_odd_arguments(peer, bench.callable_tools[0], _judge_result)
         await peer.probe.quiet(bench.settings.quiet_seconds / 2)
 
 
@@ -69,19 +68,6 @@ def _judge_result(bench: FeatureBench, tool: str, result: Any) -> None:
         bench.findings.failed("octet.legacy.tool-result", f"tool {quote(tool)}: {error}")
     else:
         bench.findings.passed("octet.legacy.tool-result")
-
-
-async def _odd_arguments(bench: FeatureBench, peer: FeaturePeer, tool: ToolDefinition) -> None:
-    rule, seconds = "octet.tool-call.arguments-any-json", bench.settings.answer_seconds
-    for arguments in _ODD_ARGUMENTS:
-        call = await peer.ask("tool/call", bench.tool_params(peer, tool.name, arguments), seconds)
-        if call.answer is None:
-            shown = quote(json.dumps(arguments))
-            bench.no_answer(peer, rule, f"tool {quote(tool.name)} with the arguments {shown}", seconds)
-            return
-        if not call.failed:
-            _judge_result(bench, tool.name, call.result)
-    bench.findings.passed(rule)
 
 
 async def cancel_calls(bench: FeatureBench) -> None:

@@ -80,15 +80,8 @@ async def in_pieces(bench: FeatureBench) -> None:
             findings.skipped(reason, "octet.framing.several-in-one-chunk", "octet.framing.at-bound")
             return
         count = 4 if bench.version != "0.1" else 1
-        prepared = [peer.prepare("tool/call", params) for _ in range(count)]
-        await peer.probe.write(b"".join(data for _, data in prepared), seconds)
-        await peer.probe.until(lambda: all(call.answer is not None for call, _ in prepared), seconds)
-        answered = sum(call.answer is not None for call, _ in prepared)
-        rule = "octet.framing.several-in-one-chunk"
-        if answered < count:
-            bench.no_answer(peer, rule, f"{count} requests in one write, {answered} answered", seconds)
+        if not await bench.judge_together(peer, "octet.framing.several-in-one-chunk", count, "tool/call", params):
             return
-        findings.passed(rule)
         _, data = peer.prepare("tool/call", params)
         params["context"]["padding"] = "x" * (MAX_FEATURE_LINE_BYTES - len(data) - len(',"padding":""') - 4)
         call, data = peer.prepare("tool/call", params)

@@ -219,17 +219,9 @@ async def _bad_params(bench: McpBench, peer: McpPeer) -> None:
 
 
 async def _at_once(bench: McpBench, peer: McpPeer) -> None:
-    rule, seconds = "odek.transport.out-of-order", bench.settings.answer_seconds
-    if peer.blamed:
-        return
-    prepared = [peer.prepare("tools/call", {"name": NO_SUCH_TOOL, "arguments": {}}) for _ in range(4)]
-    await peer.probe.write(b"".join(data for _, data in prepared))
-    await peer.probe.until(lambda: all(call.answer is not None for call, _ in prepared), seconds)
-    answered = sum(call.answer is not None for call, _ in prepared)
-    if answered < len(prepared):
-        bench.no_answer(peer, rule, f"{len(prepared)} calls in one write, {answered} answered", seconds)
-        return
-    bench.findings.passed(rule)
+    if not peer.blamed:
+        params = {"name": NO_SUCH_TOOL, "arguments": {}}
+        await bench.judge_together(peer, "odek.transport.out-of-order", 4, "tools/call", params)
 
 
 async def _cancels(bench: McpBench, peer: McpPeer) -> None:

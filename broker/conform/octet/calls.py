@@ -24,7 +24,6 @@ _CALLS: Final = (
     "octet.cancel.grace",
     "octet.cancel.terminal-result",
 )
-_ODD_ARGUMENTS: Final[tuple[Any, ...]] = ([], "text", 7, {"conformance-unknown": None})
 _REQUEST_CANCELLED: Final = -32800
 _UNKNOWN_METHOD: Final = -32601
 
@@ -52,7 +51,7 @@ async def call_tools(bench: OctetBench) -> None:
                     return
         first = bench.callable_tools[0]
         await _at_once(bench, peer, first)
-        await _odd_arguments(bench, peer, first)
+        await bench.judge_odd_arguments(peer, first, judge_result)
         await peer.settle(bench.settings.quiet_seconds / 2, most=bench.settings.quiet_seconds)
 
 
@@ -88,6 +87,8 @@ async def _call(bench: OctetBench, peer: OctetPeer, tool: ToolDefinition, argume
 
 def judge_result(bench: OctetBench, tool: str, result: Any) -> None:
     """A result of ``tool/call``, fault by fault."""
+    if result is None:
+        return  # which was said of its frame
     faults = check(ToolCallResult, result)
     broken: set[str] = set()
     for fault in faults:
@@ -129,21 +130,6 @@ async def _at_once(bench: OctetBench, peer: OctetPeer, tool: ToolDefinition) -> 
         bench.no_answer(peer, rule, what, seconds)
         return
     bench.findings.passed(rule, f"{count} at once")
-
-
-async def _odd_arguments(bench: OctetBench, peer: OctetPeer, tool: ToolDefinition) -> None:
-    rule, seconds = "octet.tool-call.arguments-any-json", bench.settings.answer_seconds
-    if peer.blamed:
-        return
-    for arguments in _ODD_ARGUMENTS:
-        call = await peer.ask("tool/call", bench.tool_params(peer, tool.name, arguments), seconds)
-        if call.answer is None:
-            shown = canonical.encode(arguments)
-            bench.no_answer(peer, rule, f"tool {quote(tool.name)} with the arguments {quote(shown)}", seconds)
-            return
-        if call.result is not None:
-            judge_result(bench, tool.name, call.result)
-    bench.findings.passed(rule)
 
 
 async def cancel_calls(bench: OctetBench) -> None:
