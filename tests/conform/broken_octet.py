@@ -342,10 +342,10 @@ class Extension:
         elif params["kind"] == "topic_available" and not is_fault("deaf-to-new-topics"):
             if is_fault("dies-on-notices") and self.bindings > 1:
                 os._exit(1)
-            self.ask("bus/subscribe", {"binding_id": self.binding, "topic": params["topic"]})
             if is_fault("publishes-foreign") and self.bindings == 1:
                 payload = {"binding_id": self.binding, "topic": params["topic"], "payload": {"note": "x"}}
                 self.ask("bus/publish", payload)
+            self.ask("bus/subscribe", {"binding_id": self.binding, "topic": params["topic"]})
         if is_fault("stops-reading") and self.bindings > 1 and params["kind"] == "topic_unavailable":
             time.sleep(3600)
 
