@@ -76,9 +76,9 @@ class Envelope:
             )
         if len(set(ids)) != len(ids):
             raise UsageError("two artifacts of one result have the same id", path="artifacts")
+        whole = {"schema": RESULT_SCHEMA, "text": self.text, "artifacts": list(self.artifacts)}
         # A host reads the envelope as JSON of its own, which cannot hold half a surrogate pair.
-        text = scalar(self.text)
-        return json.dumps({"schema": RESULT_SCHEMA, "text": text, "artifacts": list(self.artifacts)})
+        return scalar(json.dumps(whole, ensure_ascii=False))
 
 
 class Context:

@@ -6,15 +6,17 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker.cli.arguments import json_argument, seconds
 from broker.cli.exit_codes import FAILURE, OK
 from broker.cli.sources import Source, load_all, load_one
-from broker.conform import CATALOGUE, ConformSettings, examine, junit_xml, reports_json
-from broker.conform.hostile.conduct import examine_host
 from broker.errors import SetupError, UsageError
 from broker.limits import CONFORM_ANSWER_MS, CONFORM_TOTAL_MS
+
+# What judges is loaded when something is to be judged: every other command starts without it.
+if TYPE_CHECKING:
+    from broker.conform import ConformSettings
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -84,6 +86,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def conform(given: argparse.Namespace) -> int:
     """Run it; 1 when a rule is broken."""
+    from broker.conform import examine, junit_xml, reports_json
+    from broker.conform.hostile.conduct import examine_host
+
     if given.list_rules:
         _list_rules(as_json=given.json)
         return OK
@@ -124,6 +129,8 @@ def _targets(given: argparse.Namespace) -> list[Source]:
 
 
 def _settings(given: argparse.Namespace) -> ConformSettings:
+    from broker.conform import ConformSettings
+
     calls: dict[str, tuple[Any, ...]] = {}
     for tool, text in given.calls:
         calls[tool] = (*calls.get(tool, ()), _json(f"--call {tool}", text))
@@ -157,6 +164,8 @@ def _json(option: str, text: str) -> Any:
 
 
 def _list_rules(*, as_json: bool) -> None:
+    from broker.conform import CATALOGUE
+
     rules = [rule for family in CATALOGUE.values() for rule in family.values()]
     if as_json:
         rows = [

@@ -81,11 +81,11 @@ async def _examine(target: Target, settings: ConformSettings, guard: OrphanGuard
     try:
         async with asyncio.timeout(settings.total_ms / 1000):
             if isinstance(target, ServerConfig):
-                await conduct_mcp(McpBench(target, settings, findings, guard))
+                await conduct_mcp(McpBench(config=target, settings=settings, findings=findings, guard=guard))
             elif family is Family.OCTET:
-                await conduct_octet(OctetBench(target, settings, findings, guard))
+                await conduct_octet(OctetBench(manifest=target, settings=settings, findings=findings, guard=guard))
             else:
-                await conduct_feature(FeatureBench(target, settings, findings, guard))
+                await conduct_feature(FeatureBench(manifest=target, settings=settings, findings=findings, guard=guard))
     except TimeoutError:
         reason = f"not reached within {settings.total_ms / 1000:g} s"
         findings.skipped(reason, *(rule.id for rule in rules_of(family)))

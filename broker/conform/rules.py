@@ -41,6 +41,17 @@ class Rule:
     how: str
 
 
+SEEN: Final = "every line of every process is looked at"
+"""How rules are tested that anything a program says may break; kept by all that was seen, unless one is broken."""
+START: Final = "the answer to initialize is judged as a host judges it"
+CALLS: Final = "each tool is called with the smallest arguments its schema allows, or those given with --call"
+
+
+def seen(rules: Mapping[str, Rule]) -> tuple[str, ...]:
+    """The ids of those ``rules`` that anything a program says may break."""
+    return tuple(rule.id for rule in rules.values() if rule.how == SEEN)
+
+
 def table(family: Family, rows: Iterable[tuple[str, str, str, str]]) -> Mapping[str, Rule]:
     """The rules of ``rows`` (id, title, where, how) by their ids; raises ``ValueError`` for an id that stands twice."""
     rules: dict[str, Rule] = {}

@@ -14,6 +14,12 @@ _SELECT: Final = "one such selection is made; the process must be gone 1.5 s lat
 _REFUSE: Final = "the extension asks for it, and the answer is looked at"
 _TRANSPORT: Final = "odek: Transport and protocol"
 _SERVER: Final = "a server that does nothing wrong is run"
+_WIRE: Final = "octet notes 5"
+_BAD_LINE: Final = "one such line is sent once initialize was answered; the process must be gone 1.5 s later"
+_ANSWER: Final = "initialize is answered so; the process must be gone 1.5 s later"
+_CALLED: Final = (
+    "it answers a call so, if the command makes one of the tool poke, and a request behind it must be answered"
+)
 
 # fmt: off
 HOST_RULES: Final[Mapping[str, Rule]] = table(Family.HOST, (
@@ -81,6 +87,24 @@ HOST_RULES: Final[Mapping[str, Rule]] = table(Family.HOST, (
     ("octet.initialize.no-retry", "an extension that dies before its answer is not started again", "octet notes 2.6", "one exits at once"),
     ("octet.process.nothing-left", "nothing is left when the host has ended", "octet notes 2.6", "after each run"),
     ("octet.process.host-survives", "the host ends by itself, or when it is interrupted, and never by a crash", "design: Failure", "after each run"),
+    # -- extensions of API 0.1, 0.2 and 0.4
+    ("octet.legacy.initialize", "initialize is the first that is sent; it has its protocol from 0.2 on, and 0.1 has none", _WIRE, "an extension of each version that does nothing wrong is run"),
+    ("octet.legacy.framing", "every message of the host is one JSON object on one line of at most 1 MiB", _WIRE, "every line that any hostile extension of these versions got is looked at"),
+    ("octet.legacy.shutdown", "the extension is asked to shut down before it is ended", _WIRE, "an extension of each version that does nothing wrong is run"),
+    ("octet.legacy.bad-line", "what is no message ends the stream", _WIRE, _BAD_LINE),
+    ("octet.legacy.line-bound", "a line over 1 MiB ends the stream, without its LF", _WIRE, _BAD_LINE),
+    ("octet.legacy.undeclared-contribution", "a contribution that the manifest does not declare ends the stream", _WIRE, _BAD_LINE),
+    ("octet.legacy.dropped-notifications", "a flood of unknown notifications ends the stream", "design: octet decision 6", _BAD_LINE),
+    ("octet.version.reply-mismatch", "another version is refused", "octet: Version policy", _ANSWER),
+    ("octet.legacy.unknown-answer-member", "an answer with unknown members is refused", _WIRE, _ANSWER),
+    ("octet.legacy.tools-and-commands", "other tools than the manifest's are refused", _WIRE, _ANSWER),
+    ("octet.legacy.features", "an unknown feature is refused, and a selection without a required one", _WIRE, _ANSWER),
+    ("octet.legacy.concurrency", "a concurrency of zero is refused", _WIRE, _ANSWER),
+    ("octet.legacy.v01-frozen", "an answer of 0.1 with a protocol is refused", _WIRE, _ANSWER),
+    ("octet.legacy.unknown-method", "unknown methods and those of the canonical wire are answered -32601", _WIRE, _REFUSE),
+    ("octet.legacy.tool-result", "a result of the wrong shape fails its call alone", _WIRE, _CALLED),
+    ("octet.method.answered-once", "a second answer changes nothing", _WIRE, _CALLED),
+    ("octet.cancel.grace", "an extension that never answers is ended with the host", _WIRE, _CALLED),
     # -- MCP
     ("odek.transport.initialize-version", "initialize asks for 2025-03-26", _TRANSPORT, _SERVER),
     ("odek.transport.initialized", "notifications/initialized follows the answer", "design: D8", _SERVER),

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from broker.conform.rules import Family, Rule, table
+from broker.conform.rules import SEEN, Family, Rule, table
 
 _TRANSPORT: Final = "odek: Transport and protocol"
 _NAMES: Final = "odek: Tool-name rules"
 _RESULT: Final = "odek: Tool-result envelope"
 _REF: Final = "odek: Artifact-ref schema"
-_SEEN: Final = "every line of every process is looked at"
 _LIST: Final = "the complete list of tools is looked at"
 _CALLS: Final = "each tool that says it only reads, or is named with --call, is called"
 _REFS: Final = "each reference of a called tool's result is verified as a host does, on its file"
@@ -19,18 +18,18 @@ _REFS: Final = "each reference of a called tool's result is verified as a host d
 # fmt: off
 MCP_RULES: Final[Mapping[str, Rule]] = table(Family.MCP, (
     # -- lines
-    ("odek.transport.stdout-only-protocol", "stdout carries messages and nothing else", _TRANSPORT, _SEEN),
-    ("odek.transport.line", "a message is one JSON object on one line", _TRANSPORT, _SEEN),
-    ("odek.transport.invalid-utf8", "lines are UTF-8", _TRANSPORT, _SEEN),
-    ("odek.transport.byte-order-mark", "no byte order mark", "odek notes 11.1", _SEEN),
-    ("odek.transport.batch", "no batches", "odek notes 11.1", _SEEN),
-    ("odek.transport.last-line", "the last line ends with LF too", _TRANSPORT, _SEEN),
-    ("odek.server.line-bound", "no line is longer than max_response_bytes", "odek: Timeout and limit behavior", _SEEN),
-    ("odek.server.jsonrpc", "jsonrpc is \"2.0\"", _TRANSPORT, _SEEN),
-    ("odek.server.answer-shape", "an answer has a result or an error, and no method", "odek notes 11.2", _SEEN),
-    ("odek.server.error-shape", "an error has an integer code and a string message", "odek notes 11.2", _SEEN),
-    ("odek.server.id-echoed", "an answer carries the request's id, of the same type", "odek notes 11.2", _SEEN),
-    ("odek.server.answered-once", "each request is answered once, and nothing that was not asked", _TRANSPORT, _SEEN),
+    ("odek.transport.stdout-only-protocol", "stdout carries messages and nothing else", _TRANSPORT, SEEN),
+    ("odek.transport.line", "a message is one JSON object on one line", _TRANSPORT, SEEN),
+    ("odek.transport.invalid-utf8", "lines are UTF-8", _TRANSPORT, SEEN),
+    ("odek.transport.byte-order-mark", "no byte order mark", "odek notes 11.1", SEEN),
+    ("odek.transport.batch", "no batches", "odek notes 11.1", SEEN),
+    ("odek.transport.last-line", "the last line ends with LF too", _TRANSPORT, SEEN),
+    ("odek.server.line-bound", "no line is longer than max_response_bytes", "odek: Timeout and limit behavior", SEEN),
+    ("odek.server.jsonrpc", "jsonrpc is \"2.0\"", _TRANSPORT, SEEN),
+    ("odek.server.answer-shape", "an answer has a result or an error, and no method", "odek notes 11.2", SEEN),
+    ("odek.server.error-shape", "an error has an integer code and a string message", "odek notes 11.2", SEEN),
+    ("odek.server.id-echoed", "an answer carries the request's id, of the same type", "odek notes 11.2", SEEN),
+    ("odek.server.answered-once", "each request is answered once, and nothing that was not asked", _TRANSPORT, SEEN),
     ("odek.server.notifications-unanswered", "notifications are not answered, known or not", "odek notes 11.3", "three are sent, then a request"),
     # -- reading
     ("odek.transport.chunks", "a message is read however its bytes arrive", _TRANSPORT, "initialize is written byte by byte; then two requests in one write"),
@@ -40,7 +39,7 @@ MCP_RULES: Final[Mapping[str, Rule]] = table(Family.MCP, (
     ("odek.transport.compatible-version", "the answered protocolVersion is the asked one or another known one", _TRANSPORT, "2025-03-26 is asked for"),
     ("odek.server.initialize-shape", "capabilities is an object, and serverInfo has name and version", "MCP 2025-03-26: Lifecycle", "the answer is looked at"),
     ("odek.server.tools-capability", "a server with tools has the tools capability", "MCP 2025-03-26: Tools", "the answer is compared with the list"),
-    ("odek.server.requests-before-initialized", "nothing but ping is asked before notifications/initialized", "MCP 2025-03-26: Lifecycle", _SEEN),
+    ("odek.server.requests-before-initialized", "nothing but ping is asked before notifications/initialized", "MCP 2025-03-26: Lifecycle", SEEN),
     ("odek.server.without-initialized", "tools/list works without notifications/initialized", "odek notes 11.3", "a process is not sent that notification"),
     ("odek.server.ping", "ping is answered with {}", _TRANSPORT, "one is sent"),
     ("odek.server.unknown-method", "an unknown method is answered with -32601", "JSON-RPC 2.0: Error object", "one is sent"),
@@ -84,7 +83,7 @@ MCP_RULES: Final[Mapping[str, Rule]] = table(Family.MCP, (
     # -- the end
     ("odek.server.exit-on-eof", "the server ends within 5 s of the end of its input", "odek notes 11.9", "stdin is closed"),
     ("odek.server.exit-on-sigterm", "the server ends on SIGTERM", "design: odek decisions", "SIGTERM is sent"),
-    ("odek.server.stays-alive", "the server ends only when it is told to", _TRANSPORT, _SEEN),
+    ("odek.server.stays-alive", "the server ends only when it is told to", _TRANSPORT, SEEN),
     ("odek.server.nothing-left", "no process is left behind", "design: odek decisions", "after the end of its input, what carries the run's mark is looked for"),
     ("odek.transport.stderr-drained", "stderr is not flooded", _TRANSPORT, "bytes of stderr are counted"),
 ))

@@ -21,7 +21,9 @@ class ConformSettings:
     - ``source_root`` is a directory that a migration adapter is asked to read.
     - ``workspace`` is the directory the program works in; without one each process gets a new one with a few files.
     - ``answer_ms`` is the time for one answer, ``total_ms`` for everything about one program.
-    - ``rules`` are the ids that are wanted; none means all.
+    - ``rules`` are the ids that are wanted; none means all. ``scenarios`` are the functions that are run after those
+      that decide how to go on, by their names, or for a host the names of the hostile programs; none means all. Rules
+      that only others look at are not seen then.
     """
 
     calls: Mapping[str, tuple[Any, ...]] = field(factory=dict)
@@ -34,6 +36,11 @@ class ConformSettings:
     quiet_ms: int = CONFORM_QUIET_MS
     total_ms: int = CONFORM_TOTAL_MS
     rules: tuple[str, ...] = ()
+    scenarios: tuple[str, ...] = ()
+
+    def wants(self, scenario: str) -> bool:
+        """Whether the scenario of this name is to be run."""
+        return not self.scenarios or scenario in self.scenarios
 
     @property
     def answer_seconds(self) -> float:

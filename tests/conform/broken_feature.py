@@ -7,25 +7,19 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
+
+from faulty import is_fault, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any  # it costs as much as all the rest of this program's start
 
-FAULT, VERSION = sys.argv[1], sys.argv[2]
+VERSION = sys.argv[2]
+HOOK: dict[str, list[str]] = {"context": [], "notifications": []}
 TOOL = {"name": "echo", "description": "Says it again.", "parameters": {"type": "object"}}
-
-
-def is_fault(*names: str) -> bool:
-    return FAULT in names
-
-
-def write(data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(1, view) :]
 
 
 def send(message: dict[str, Any]) -> None:
@@ -37,7 +31,7 @@ def send(message: dict[str, Any]) -> None:
     data = json.dumps(message, indent=2 if is_fault("pretty") else None).encode()
     if is_fault("latin-1"):
         data = data.replace(b"again", b"ag\xe4in")
-    write(data + b"\n")
+    write(data + (b"" if is_fault("unterminated") and message.get("result") == {} else b"\n"))
 
 
 class Extension:
@@ -70,12 +64,19 @@ class Extension:
             result["commands"] = []
         elif is_fault("blank-tool"):
             result["tools"] = [{**TOOL, "description": " "}]
+        if VERSION != "0.1":
+            result["tool_renderers"] = ["echo"]
         return result
 
     def call(self, request_id: Any, params: dict[str, Any]) -> dict[str, Any] | None:
         if params["name"] != "echo" and not is_fault("any-tool"):
             send({"id": request_id, "error": {"code": -32602, "message": "there is no such tool"}})
             return None
+        if is_fault("silent-on-odd-arguments") and not isinstance(params["arguments"], dict):
+            return None
+        if is_fault("huge-stderr"):
+            sys.stderr.write("x" * 3_000_000)
+            sys.stderr.flush()
         if VERSION != "0.1" and not is_fault("silent-progress"):
             self.sequence = 0 if is_fault("same-sequence") else self.sequence + 1
             report = {"request_id": request_id, "sequence": self.sequence, "event": {"type": "status", "text": "on it"}}
@@ -84,7 +85,7 @@ class Extension:
                 if is_fault("same-sequence"):
                     send({"method": "$/progress", "params": report})
         self.ask(request_id)
-        text = "again"
+        text = "x" * 1_100_000 if is_fault("long-line") else "again"
         content: Any = text if VERSION == "0.1" else [{"type": "text", "text": text}]
         if is_fault("parts-on-v01"):
             content = [{"type": "text", "text": text}]
@@ -119,6 +120,10 @@ class Extension:
         if method == "status/collect":
             surface = "footer" if is_fault("other-surface") else params["surface"]
             return {"surface": surface, "text": "t", "style_role": "muted", "priority": 0}
+        if method == "hook/run":
+            return {"disposition": {"kind" if is_fault("hook-kind") else "action": "continue"}, **HOOK}
+        if method == "tool/render":
+            return "again" if is_fault("render-text") else {"segments": [{"text": "again", "style_role": "muted"}]}
         if method == "shutdown":
             return {"terminal": "shutdown"} if is_fault("canonical-shutdown") else {}
         return {} if is_fault("any-method") else None
@@ -128,25 +133,57 @@ class Extension:
     def run(self) -> None:
         if is_fault("banner"):
             write(b"ready when you are\n")
-        for line in sys.stdin.buffer:
-            message = json.loads(line)
-            method, request_id = message.get("method"), message.get("id")
-            if method is None or request_id is None:
-                continue
-            if method == "tool/call":
-                result = self.call(request_id, message["params"])
-                if result is None:
-                    continue
-            else:
-                result = self.answer(method, message["params"])
-            if result is None:
-                send({"id": request_id, "error": {"code": -32601, "message": "unknown method"}})
-            else:
-                send({"id": request_id, "result": result})
-            if method == "shutdown":
-                return
+        if is_fault("ignores-sigterm"):
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if is_fault("early-request"):
+            self.ask(0)
+        pending = bytearray()
+        while chunk := os.read(0, 65_536):
+            pending += chunk
+            if is_fault("short-lines") and len(pending) > 70_000:
+                raise ValueError("the line is too long")
+            lines = pending.split(b"\n")
+            if is_fault("chunk-is-line") and lines[-1]:
+                lines = [b""]
+            pending = lines.pop()
+            for line in lines[:1] if is_fault("one-line-a-read") else lines:
+                self.receive(json.loads(line))
         if is_fault("deaf-to-eof"):
             time.sleep(3600)
+
+    def receive(self, message: dict[str, Any]) -> None:
+        method, request_id = message.get("method"), message.get("id")
+        if method == "$/cancelRequest" and is_fault("dies-on-late-cancel"):
+            os._exit(1)
+        if method is None or request_id is None or (method == "initialize" and is_fault("never-initialized")):
+            return
+        result = self.call(request_id, message["params"]) if method == "tool/call" else None
+        if method != "tool/call":
+            result = self.answer(method, message["params"])
+            if result is None or (method == "initialize" and is_fault("initialize-error")):
+                send({"id": request_id, "error": {"code": -32601, "message": "unknown method"}})
+                return
+        if result is None:
+            return
+        send({"id": request_id, "result": result})
+        if is_fault("answers-twice") and method == "tool/call":
+            send({"id": request_id, "result": result})
+        if is_fault("answers-unasked") and method == "tool/call":
+            send({"id": 4_000_000, "result": result})
+        if method == "initialize" and is_fault("dies-idle"):
+            time.sleep(0.03)
+            os._exit(9)
+        if method == "shutdown":
+            self.leave()
+
+    def leave(self) -> None:
+        if is_fault("leaves-child"):
+            import subprocess
+
+            subprocess.Popen(["sleep", "20"], start_new_session=True)
+        if is_fault("stays-after-shutdown"):
+            time.sleep(3600)
+        os._exit(3 if is_fault("exits-3") else 0)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """An MCP server that is right in everything, or with the name of a fault as its argument, wrong in one thing.
 
-Run as a process, with a directory for artifacts and the fault.
+Run as a process, with the fault and a directory for artifacts.
 """
 
 from __future__ import annotations
@@ -12,25 +12,16 @@ import signal
 import sys
 import time
 
+from faulty import is_fault, write
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any  # it costs as much as all the rest of this program's start
 
-ROOT = sys.argv[1]
-FAULT = sys.argv[2] if len(sys.argv) > 2 else ""
+ROOT = sys.argv[2]
 REPORT = b"all is well\n"
 OBJECT = {"type": "object", "properties": {"text": {"type": "string"}}}
 READS = {"readOnlyHint": True}
-
-
-def is_fault(*names: str) -> bool:
-    return FAULT in names
-
-
-def write(data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(1, view) :]
 
 
 def send(message: dict[str, Any]) -> None:
@@ -159,6 +150,9 @@ class Server:
                 return
             self.fail(request_id, -32602, "name is missing")
             return
+        self.together += 1
+        if is_fault("one-at-a-time") and self.together > 1:
+            return
         if is_fault("dies-on-odd-arguments") and not isinstance(arguments, dict):
             os._exit(1)
         if is_fault("dies-on-long-line") and len(json.dumps(arguments)) > 200_000:
@@ -186,6 +180,8 @@ class Server:
             self.fail(request_id, -32602, "unknown argument")
             return
         self.reply(request_id, self.result())
+        if is_fault("dies-idle") and not known:
+            os._exit(9)
         if is_fault("answers-twice"):
             self.reply(request_id, self.result())
 
@@ -308,6 +304,7 @@ class Server:
         return True
 
     announced = False
+    together = 0  # calls that came in one read
 
     def run(self) -> None:
         if is_fault("ignores-sigterm"):
@@ -326,6 +323,7 @@ class Server:
                 except ValueError:
                     sys.stderr.write("not a message\n")
                 continue
+            self.together = 0
             pending += chunk
             lines = pending.split(b"\n")
             pending = lines.pop()

@@ -13,11 +13,12 @@ import signal
 import sys
 import time
 
+from faulty import is_fault, write
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any  # it costs as much as all the rest of this program's start
 
-FAULT = sys.argv[1] if len(sys.argv) > 1 else ""
 TOPIC, WANTED = "bus.subject.said", "bus.other.news"
 FIELDS = [{"name": "text", "kind": "string", "required": True, "max_bytes": 64, "values": []}]
 ROWS = {
@@ -26,12 +27,9 @@ ROWS = {
     -32603: "internal error",
     -32800: "request cancelled",
 }
+LARGE = [f"text{number}" for number in range(12)]
 BUS = ["bus/declare", "bus/event", "bus/lifecycle", "bus/publish", "bus/subscribe"]
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
-
-
-def is_fault(*names: str) -> bool:
-    return FAULT in names
 
 
 def encode(message: dict[str, Any]) -> bytes:
@@ -42,12 +40,6 @@ def encode(message: dict[str, Any]) -> bytes:
         separators=(", ", ": ") if is_fault("white-space") else (",", ":"),
     )
     return text.encode("utf-8", "surrogatepass")
-
-
-def write(data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(1, view) :]
 
 
 def send(message: dict[str, Any]) -> None:
@@ -83,6 +75,7 @@ class Extension:
         self.later: dict[Any, float] = {}
         self.refused = False
         self.muted = False
+        self.together = 0  # calls that came in one read
         self.bindings = 0
 
     # -- answers -------------------------------------------------------------------------------------------------------
@@ -138,6 +131,11 @@ class Extension:
             result["structured_content"] = {"count": 2**60}
         elif is_fault("lone-surrogate"):
             result["content"][0]["text"] = "SURROGATE"
+        elif is_fault("too-deep"):
+            nested: list[Any] = []
+            for _ in range(40):
+                nested = [nested]
+            result["structured_content"] = {"nested": nested}
         return result
 
     # -- initialize ----------------------------------------------------------------------------------------------------
@@ -176,6 +174,13 @@ class Extension:
         elif is_fault("drops-required"):
             capabilities = [name for name in capabilities if name != "request_cancellation"]
             methods = [name for name in methods if name != "$/cancelRequest"]
+        elif is_fault("many-names"):
+            capabilities = [*capabilities, *(f"more-{number}" for number in range(300))]
+        elif is_fault("selects-providers"):
+            capabilities = [*capabilities, "provider_catalog"]
+            methods = [*methods, "providers/complete", "providers/register"]
+        elif is_fault("few-tools-selected"):
+            limits["max_tools"] = 1
         elif is_fault("method-alone"):
             methods = [*methods, "migration/detect"]
         elif is_fault("bus-without-lifecycle"):
@@ -218,6 +223,10 @@ class Extension:
             self.ask("session/create", {})
         if is_fault("unknown-notification"):
             send({"method": "log/message", "params": {"text": "ready"}})
+        if is_fault("array-frame"):
+            write(b"[]\n")
+        if is_fault("long-method"):
+            self.ask("m" * 129, {})
         if is_fault("dies-idle"):
             time.sleep(0.03)
             os._exit(9)
@@ -238,6 +247,9 @@ class Extension:
             return
         if is_fault("tool-unknown-method"):
             self.fail(request_id, -32601)
+            return
+        self.together += name == "echo"
+        if is_fault("one-at-a-time") and self.together > 1:
             return
         if is_fault("dies-in-call"):
             os._exit(1)
@@ -280,6 +292,8 @@ class Extension:
             params["topic"] = "bus.subject.other"
         elif is_fault("payload-number"):
             params["payload"] = {"text": 5}
+        elif is_fault("large-event"):
+            params["payload"] = dict.fromkeys(LARGE, "word " * 200)
         elif is_fault("payload-more"):
             params["payload"]["who"] = "me"
         elif is_fault("payload-long"):
@@ -309,6 +323,8 @@ class Extension:
                 topic = "subject/said"
             elif is_fault("secret-field"):
                 fields = [{**FIELDS[0], "name": "password"}]
+            elif is_fault("large-event"):
+                fields = [{**FIELDS[0], "name": name, "max_bytes": 1024} for name in LARGE]
             elif is_fault("unbounded-field"):
                 fields = [{**FIELDS[0], "max_bytes": 0}]
             elif is_fault("field-with-more"):
@@ -316,14 +332,19 @@ class Extension:
             if not (is_fault("declares-once") and self.bindings > 1):
                 declaration = {"binding_id": self.binding, "topic": topic, "fields": fields}
                 self.declaring = self.ask("bus/declare", declaration)
-                if is_fault("declares-twice"):
+                for _ in range(is_fault("declares-twice") or 128 * is_fault("asks-too-much")):
                     self.ask("bus/declare", declaration)
+                if is_fault("null-params"):
+                    self.ask("bus/declare", None)
             if not (is_fault("subscribes-once") and self.bindings > 1):
                 for number in range(17 if is_fault("many-subscriptions") else 1):
                     self.ask("bus/subscribe", {"binding_id": self.binding, "topic": WANTED + str(number or "")})
         elif params["kind"] == "topic_available" and not is_fault("deaf-to-new-topics"):
             if is_fault("dies-on-notices") and self.bindings > 1:
                 os._exit(1)
+            if is_fault("publishes-foreign") and self.bindings == 1:
+                payload = {"binding_id": self.binding, "topic": params["topic"], "payload": {"note": "x"}}
+                self.ask("bus/publish", payload)
             self.ask("bus/subscribe", {"binding_id": self.binding, "topic": params["topic"]})
         if is_fault("stops-reading") and self.bindings > 1 and params["kind"] == "topic_unavailable":
             time.sleep(3600)
@@ -415,6 +436,7 @@ class Extension:
                     except ValueError:
                         sys.stderr.write("not a frame\n")
                     continue
+                self.together = 0
                 pending += chunk
                 if is_fault("short-lines") and len(pending) > 70_000:
                     raise ValueError("the line is too long")

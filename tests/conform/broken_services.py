@@ -10,24 +10,20 @@ import os
 import sys
 import time
 
+from faulty import is_fault, write
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any  # it costs as much as all the rest of this program's start
 
-FAULT = sys.argv[1] if len(sys.argv) > 1 else ""
 CATALOGUE = ["providers/complete", "providers/register"]
 STREAM = ["provider/cancel", "provider/event", "provider/stream"]
 ADAPTER = ["migration/detect", "migration/import"]
 
 
-def is_fault(*names: str) -> bool:
-    return FAULT in names
-
-
 def send(message: dict[str, Any]) -> None:
     text = json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-    sys.stdout.buffer.write(text.encode() + b"\n")
-    sys.stdout.buffer.flush()
+    write(text.encode() + b"\n")
 
 
 def declaration() -> dict[str, Any]:
@@ -118,7 +114,8 @@ def main() -> None:
             if provides:
                 send({"id": 1, "method": "providers/register", "params": declaration()})
                 if not is_fault("never-complete"):
-                    send({"method": "providers/complete", "params": {}})
+                    complete: dict[str, Any] = {"method": "providers/complete", "params": {}}
+                    send({"id": 9, **complete} if is_fault("complete-with-id") else complete)
         elif method == "provider/stream":
             stream(request_id, params)
         elif method == "provider/cancel":

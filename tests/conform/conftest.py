@@ -8,8 +8,10 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from attrs import evolve
 
 from broker.adapters.discovery import load_manifest
 from broker.conform import ConformSettings, Report, Target, examine_all
@@ -17,29 +19,50 @@ from broker.wire.odek.config import ServerConfig
 
 HERE = Path(__file__).parent
 AT_ONCE = 8
+FAST = ConformSettings(answer_ms=2_000, quiet_ms=100)
 
-Reports = Callable[[Mapping[str, tuple[Target, ConformSettings]]], dict[str, Report]]
+Faults = Mapping[Any, tuple[str, ...]]
+"""By fault: the rules it breaks, words of the evidence, and the scenarios it shows in (none: it shows at once)."""
+
+
+class Broken:
+    """Programs with one fault each and their reports, made a few at a time; those of ``right`` are examined whole."""
+
+    def __init__(self, faults: Faults, make: Callable[[Any], Target], right: Iterable[Any]) -> None:
+        self._faults = faults
+        wanted = {fault: scenarios or ("none",) for fault, (_, _, *scenarios) in faults.items()}
+        wanted |= dict.fromkeys(right, ())
+        self.reports: dict[Any, Report] = asyncio.run(self._examine(make, wanted))
+
+    async def _examine(self, make: Callable[[Any], Target], wanted: Mapping[Any, Iterable[str]]) -> dict[Any, Report]:
+        room = asyncio.Semaphore(AT_ONCE)
+
+        async def examined(name: Any) -> Report:
+            async with room:
+                (report,) = await examine_all([make(name)], evolve(FAST, scenarios=tuple(wanted[name])))
+                return report
+
+        reports = await asyncio.gather(*map(examined, wanted))
+        return dict(zip(wanted, reports, strict=True))
+
+    def assert_breaks_its_rules_alone(self, fault: Any) -> None:
+        rules, words, *_ = self._faults[fault]
+        failed = self.reports[fault].failed
+        assert {finding.rule.id for finding in failed} == {*rules.split()}, [finding.evidence for finding in failed]
+        assert words in "\n".join(failed[0].evidence)
+
+    def assert_breaks_none(self, name: Any, faults: Iterable[Any]) -> None:
+        """Nothing is broken, and kept is every rule that ``faults`` break."""
+        report = self.reports[name]
+        assert report.failed == (), [finding.evidence for finding in report.failed]
+        rules = {rule for fault in faults for rule in self._faults[fault][0].split()}
+        assert {finding.rule.id for finding in report.passed} >= rules
 
 
 @pytest.fixture(scope="session")
-def examine_many() -> Reports:
-    """Reports on several programs by name, a few of them examined at a time."""
-
-    def examine(targets: Mapping[str, tuple[Target, ConformSettings]]) -> dict[str, Report]:
-        async def main() -> dict[str, Report]:
-            room = asyncio.Semaphore(AT_ONCE)
-
-            async def one(target: Target, settings: ConformSettings) -> Report:
-                async with room:
-                    (report,) = await examine_all([target], settings)
-                    return report
-
-            found = await asyncio.gather(*(one(*given) for given in targets.values()))
-            return dict(zip(targets, found, strict=True))
-
-        return asyncio.run(main())
-
-    return examine
+def examine_broken() -> type[Broken]:
+    """Examines programs with one fault each."""
+    return Broken
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +78,7 @@ def octet_subject(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Tar
             f'api_version = "{api_version}"',
             "[entrypoint]",
             f'command = "{sys.executable}"',
-            f'args = ["-I", "-S", "{HERE / script}", "{fault}", "{api_version}"]',
+            f'args = ["-E", "-s", "-S", "{HERE / script}", "{fault}", "{api_version}"]',
             "[contributes]",
             *contributes,
         ]
@@ -71,7 +94,7 @@ def mcp_subject(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Ser
 
     def make(fault: str) -> ServerConfig:
         root = tmp_path_factory.mktemp(fault or "right")
-        args = ("-I", "-S", str(HERE / "broken_mcp.py"), str(root), fault)
+        args = ("-E", "-s", "-S", str(HERE / "broken_mcp.py"), fault, str(root))
         return ServerConfig(
             name="subject",
             source="operator",

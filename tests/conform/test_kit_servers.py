@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,8 +39,7 @@ def test_the_fixture_server_and_its_one_bad_tool(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(120)
 def test_a_server_of_the_kit(tmp_path: Path) -> None:
-    calls = {"add": ({"a": 1},), "texts": ({},), "fail": ({},), "crash": ({},), "attach": ({},)}
-    (report,) = examine(
-        [server(tmp_path, str(KIT))], ConformSettings(answer_ms=3_000, quiet_ms=100, calls={**calls, "noisy": ({},)})
-    )
+    calls: dict[str, tuple[Any, ...]] = {name: ({},) for name in ("texts", "fail", "crash", "attach", "noisy")}
+    calls |= {"add": ({"a": 1},), "surrogate": tuple({"how": how} for how in ("text", "keys", "error"))}
+    (report,) = examine([server(tmp_path, str(KIT))], ConformSettings(answer_ms=3_000, quiet_ms=100, calls=calls))
     assert {finding.rule.id: finding.evidence for finding in report.failed} == {}

@@ -39,9 +39,13 @@ def texts() -> list[str]:
 
 
 @server.tool
-def surrogate() -> str:
-    """Half a pair."""
-    return "x\ud835y"
+def surrogate(how: Literal["text", "keys", "error", "envelope"] = "text") -> Any:
+    """Half a pair: \ud835."""
+    if how == "error":
+        raise ToolFailureError("x\ud835y")
+    if how == "envelope":
+        return Envelope("x\ud835y", [{"id": "\ud835"}])
+    return "x\ud835y" if how == "text" else {"\ud835": ["\udd38", "\U0001d538"]}
 
 
 @server.tool

@@ -252,13 +252,33 @@ def test_an_integer_is_a_number(kit: Kit) -> None:
 
 def test_what_tools_return_and_raise(kit: Kit) -> None:
     assert kit.call("texts") == (["one", "two\u2028\n"], False)
-    assert kit.call("surrogate") == (["x\ud835y"], False)
     assert kit.call("fail") == (["it\nfailed"], True)
     assert kit.call("unserialisable") == (["unserialisable failed: TypeError"], True)
     assert kit.call("bad_progress", _meta={"progressToken": 1}) == (["bad_progress failed: ValueError"], True)
     assert kit.call("twice") == (["this server has no artifact_root"], True)
     assert kit.call("leave") == (["leave failed: SystemExit"], True)
     assert kit.call("add", {"a": 1}) == (["2"], False)
+
+
+@pytest.mark.parametrize(
+    ("how", "text"),
+    [
+        ("text", "x\ufffdy"),
+        ("error", "x\ufffdy"),
+        ("keys", '{"\ufffd": ["\ufffd", "\U0001d538"]}'),
+        ("envelope", '{"schema": "odek.tool-result/v1", "text": "x\ufffdy", "artifacts": [{"id": "\ufffd"}]}'),
+    ],
+)
+def test_half_a_pair_is_never_written(kit: Kit, how: str, text: str) -> None:
+    assert kit.call("surrogate", {"how": how}) == ([text], how == "error")
+
+
+def test_a_description_is_whole_too(kit: Kit) -> None:
+    kit.write(b'{"jsonrpc":"2.0","id":"\\u00e9","method":"tools/list"}\n')
+    line = kit.line()
+    assert line.isascii()
+    assert b'"id":"\\u00e9"' in line
+    assert b'"description":"Half a pair: \\ufffd."' in line
 
 
 def test_the_text_of_a_foreign_error_stays_here(kit: Kit) -> None:

@@ -344,7 +344,6 @@ def test_a_root_that_is_not_there(tmp_path: Path) -> None:
 def test_an_envelope_is_what_a_host_detects(server: Server) -> None:
     refs = [server.artifact(f"r{n}", b"x", media_type="x/y") for n in range(MAX_ARTIFACTS)]
     text = Envelope("né \ud835", refs).to_json()
-    assert text.isascii()
     found = detect(text)
     assert found is not None
     assert len(found.artifacts) == MAX_ARTIFACTS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from broker.conform.feature.bench import NO_SUCH_TOOL, FeatureBench
+from broker.conform.feature.bench import FeatureBench
 from broker.conform.feature.peer import FeaturePeer
 from broker.errors import BrokerError
 from broker.limits import CANCEL_GRACE_MS
@@ -14,7 +14,6 @@ from broker.wire.octet.models import ToolDefinition
 from broker.wire.quoting import quote
 
 _GRACE_SECONDS: Final = CANCEL_GRACE_MS / 1000
-_ODD_ARGUMENTS: Final[tuple[Any, ...]] = ([], "text", 7, {"conformance-unknown": None})
 _UNKNOWN_METHOD: Final = -32601
 _CALLS: Final = ("octet.method.tool-call", "octet.legacy.tool-result", "octet.tool-call.arguments-any-json")
 _CANCELS: Final = ("octet.cancel.grace", "octet.cancel.settled")
@@ -22,18 +21,18 @@ _CANCELS: Final = ("octet.cancel.grace", "octet.cancel.settled")
 
 async def call_tools(bench: FeatureBench) -> None:
     """Call each tool, then the first one with odd arguments."""
-    if not bench.tools:
+    if not bench.callable_tools:
         reason = "it has no tools" if bench.settings.allow_calls else "no tool is to be called"
         bench.findings.skipped(reason, *_CALLS)
         return
     async with bench.process() as peer:
         if not await bench.start(peer):
             return
-        for tool in bench.tools:
+        for tool in bench.callable_tools:
             for arguments in bench.arguments_of(tool):
                 if not await _call(bench, peer, tool, arguments):
                     return
-        await _odd_arguments(bench, peer, bench.tools[0])
+        await bench.judge_odd_arguments(peer, bench.callable_tools[0], _judge_result)
         await peer.probe.quiet(bench.settings.quiet_seconds / 2)
 
 
@@ -71,19 +70,6 @@ def _judge_result(bench: FeatureBench, tool: str, result: Any) -> None:
         bench.findings.passed("octet.legacy.tool-result")
 
 
-async def _odd_arguments(bench: FeatureBench, peer: FeaturePeer, tool: ToolDefinition) -> None:
-    rule, seconds = "octet.tool-call.arguments-any-json", bench.settings.answer_seconds
-    for arguments in _ODD_ARGUMENTS:
-        call = await peer.ask("tool/call", bench.tool_params(peer, tool.name, arguments), seconds)
-        if call.answer is None:
-            shown = quote(json.dumps(arguments))
-            bench.no_answer(peer, rule, f"tool {quote(tool.name)} with the arguments {shown}", seconds)
-            return
-        if not call.failed:
-            _judge_result(bench, tool.name, call.result)
-    bench.findings.passed(rule)
-
-
 async def cancel_calls(bench: FeatureBench) -> None:
     """Call and cancel in one write; then cancel what has ended or never was. 0.1 has no cancelling."""
     if bench.version == "0.1":
@@ -92,7 +78,7 @@ async def cancel_calls(bench: FeatureBench) -> None:
     async with bench.process() as peer:
         if not await bench.start(peer):
             return
-        for tool in bench.tools[:4]:
+        for tool in bench.callable_tools[:4]:
             call, data = peer.prepare("tool/call", bench.tool_params(peer, tool.name, bench.arguments_of(tool)[0]))
             cancel = {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": call.id, "reason": "user"}}
             await peer.probe.write(data + json.dumps(cancel).encode() + b"\n")
@@ -113,18 +99,9 @@ async def cancel_calls(bench: FeatureBench) -> None:
 
 async def unknown_tool(bench: FeatureBench) -> None:
     """A tool that does not exist. Where that is answered, it later serves to see whether the process still reads."""
-    rule, seconds = "octet.tool-call.unknown-tool", min(1.0, bench.settings.answer_seconds)
     async with bench.process() as peer:
-        if not await bench.start(peer):
-            return
-        call = await peer.ask("tool/call", bench.tool_params(peer, NO_SUCH_TOOL, {}), seconds)
-        if call.answer is None:
-            bench.answers_unknown_tool = False
-            bench.no_answer(peer, rule, "a tool that does not exist", seconds)
-            return
-        refused = call.failed or (isinstance(call.result, dict) and call.result.get("is_error") is True)
-        what = f"tool {NO_SUCH_TOOL!r}, which does not exist, was answered with {call.answer}"
-        bench.findings.judge(rule, refused, what)
+        if await bench.start(peer):
+            await bench.judge_unknown_tool(peer)
 
 
 async def unknown_method(bench: FeatureBench) -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from attrs import define, field
 
-from broker.conform.call import Call
-from broker.conform.findings import Findings
-from broker.conform.joining import Joiner
-from broker.conform.probe import Probe
+from broker.conform.peer import Peer, WireRules
 from broker.errors import BrokerError, ProtocolError
 from broker.limits import MAX_FEATURE_LINE_BYTES
 from broker.wire.feature.envelope import read_line
@@ -20,7 +17,7 @@ from broker.wire.feature.models import CancelNotice, ProgressReport, StatusContr
 from broker.wire.feature.negotiation import Agreement
 from broker.wire.feature.refusals import INVALID, UNAVAILABLE, UNSUPPORTED, RefusalKind, refusal
 from broker.wire.feature.scope import read_scope
-from broker.wire.jsonrpc import json_type
+from broker.wire.jsonrpc import json_type, success
 from broker.wire.octet.schema import decode
 from broker.wire.quoting import quote
 
@@ -32,77 +29,24 @@ _ANSWERS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-@define(eq=False)
-class FeaturePeer:
-    """The process and everything said so far.
+@define(eq=False, kw_only=True)
+class FeaturePeer(Peer):
+    """The process and everything said so far. ``declares`` are the manifest's contributions."""
 
-    ``declares`` are the manifest's contributions. ``may_end`` says that the process has been asked to end, ``blamed``
-    that its silence is a finding already.
-    """
+    rules: ClassVar[WireRules] = WireRules(one_line="octet.legacy.framing")
 
-    probe: Probe = field(init=False)
-    findings: Findings
     version: Version
     declares: frozenset[str]
-    workspace: str = ""
     agreement: Agreement | None = None
-    may_end: bool = False
-    blamed: bool = False
-    calls: dict[int | str, Call] = field(factory=dict)
-    _next_id: int = 1
-    _seen_ids: set[tuple[type, Any]] = field(factory=set)
-    _initialized: bool = False
     _early: list[tuple[dict[str, Any], str]] = field(factory=list)
-    _joiner: Joiner = field(factory=Joiner)
 
     def agree(self, agreement: Agreement) -> None:
         """From here on ``agreement`` holds; what came behind the answer to ``initialize`` is looked at."""
         self.agreement = agreement
+        self.ready = True
         early, self._early = self._early, []
         for message, shown in early:
             self._on_method(message, shown)
-
-    def prepare(self, method: str, params: Any) -> tuple[Call, bytes]:
-        """A request with its line, LF included, that is not written yet."""
-        call = Call(self._next_id, method, self.probe.now)
-        self._next_id += 1
-        self.calls[call.id] = call
-        return call, _line({"jsonrpc": "2.0", "id": call.id, "method": method, "params": params})
-
-    async def request(self, method: str, params: Any) -> Call:
-        """Send a request."""
-        call, data = self.prepare(method, params)
-        await self.probe.write(data)
-        return call
-
-    async def notify(self, method: str, params: Any) -> None:
-        """Send a notification."""
-        await self.probe.write(_line({"jsonrpc": "2.0", "method": method, "params": params}))
-
-    async def answered(self, call: Call, seconds: float) -> bool:
-        """Wait for the answer to ``call``."""
-        return await self.probe.until(lambda: call.answer is not None, seconds)
-
-    async def ask(self, method: str, params: Any, seconds: float) -> Call:
-        """Send a request and wait for its answer."""
-        call = await self.request(method, params)
-        await self.answered(call, seconds)
-        return call
-
-    # -- what the extension says ---------------------------------------------------------------------------------------
-
-    def receive_rest(self, rest: bytes) -> None:
-        """What its output ended with, without LF."""
-        self.findings.failed("octet.framing.lf-terminated", f"the output ends without LF: {quote(rest)}")
-        self.receive_line(rest)
-
-    def receive_line(self, line: bytes) -> None:
-        """One line of its output, without LF."""
-        for whole, joined in self._joiner.feed(line):
-            if joined:
-                what = f"one message over several lines: {quote(whole)}"
-                self.findings.failed("octet.legacy.framing", what)
-            self._receive_line(whole)
 
     def _receive_line(self, line: bytes) -> None:
         shown = quote(line)
@@ -120,25 +64,6 @@ class FeaturePeer:
         elif "result" in message or "error" in message:
             self._on_answer(message)
 
-    def _on_answer(self, message: dict[str, Any]) -> None:
-        found = message.get("id")
-        call = self.calls.get(found) if type(found) is int else None
-        if call is None:
-            alike = [one for one in self.calls.values() if str(one.id) == str(found)]
-            alike = alike or [one for one in self.calls.values() if found is None and one.answer is None]
-            if not alike:
-                self.findings.failed("octet.envelope.response-unknown-id", f"an answer to id {found!r}, nothing has it")
-                return
-            call = alike[0]
-            self.findings.failed(
-                "octet.envelope.id-exact", f"{call.method} with id {call.id} was answered as {found!r}"
-            )
-        if call.answer is not None:
-            self.findings.failed("octet.method.answered-once", f"{call.method} (id {call.id}) was answered again")
-            return
-        call.answer, call.answered_at = message, self.probe.now
-        self._initialized = self._initialized or call.method == "initialize"
-
     def _on_method(self, message: dict[str, Any], shown: str) -> None:
         if self._initialized and self.agreement is None:
             self._early.append((message, shown))
@@ -147,10 +72,7 @@ class FeaturePeer:
         if not self._initialized:
             self.findings.failed("octet.method.before-contract", f"before initialize was answered: {shown}")
         if "id" in message and isinstance(request_id, (int, str)):
-            key = (type(request_id), request_id)
-            if key in self._seen_ids:
-                self.findings.failed("octet.method.id-reuse", f"the id {request_id!r} again: {shown}")
-            self._seen_ids.add(key)
+            self._note_id(request_id, shown)
         row = find_method(self.version, method)
         if row is None or not row.from_extension or row.notification is ("id" in message):
             self.findings.failed("octet.version.no-retag", f"not a message of API {self.version}: {shown}")
@@ -181,7 +103,7 @@ class FeaturePeer:
             self.findings.failed(rule, f"{error}: {shown}")
             self._refuse(message, INVALID)
             return
-        if claim.parent is not None and claim.parent not in self.calls:
+        if claim.parent is not None and (int, claim.parent) not in self.calls:
             self.findings.failed("octet.legacy.parent", f"the host has sent no request {claim.parent}: {shown}")
         if isinstance(model, StatusContribution) and f"ui.{model.contribution.surface}" not in self.declares:
             self.findings.failed("octet.legacy.undeclared-contribution", f"the manifest has no such surface: {shown}")
@@ -191,7 +113,7 @@ class FeaturePeer:
             self._serve(message)
 
     def _judge_progress(self, report: ProgressReport, shown: str) -> None:
-        call = self.calls.get(report.request_id)
+        call = self.calls.get((int, report.request_id))
         if call is None or report.sequence <= call.progress:
             before = "no such request" if call is None else f"the sequence before was {call.progress}"
             self.findings.failed("octet.legacy.progress", f"{before}: {shown}")
@@ -206,21 +128,11 @@ class FeaturePeer:
         if result is None:
             self._refuse(message, UNAVAILABLE)
             return
-        self._send({"jsonrpc": "2.0", "id": message["id"], "result": result})
+        self.send_soon(self.encode(success(message["id"], result)))
 
     def _refuse(self, message: dict[str, Any], kind: RefusalKind) -> None:
         if "id" in message:
-            self._send(refusal(message["id"], kind, f"{message['method']}: {kind.reason}"))
-
-    def _send(self, message: dict[str, Any]) -> None:
-        self.probe.run_soon(self._write(_line(message)))
-
-    async def _write(self, data: bytes) -> None:
-        await self.probe.write(data)
-
-
-def _line(message: dict[str, Any]) -> bytes:
-    return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass") + b"\n"
+            self.send_soon(self.encode(refusal(message["id"], kind, f"{message['method']}: {kind.reason}")))
 
 
 def _line_rule(line: bytes, error: ProtocolError) -> str:

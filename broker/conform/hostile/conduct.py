@@ -7,7 +7,7 @@ import time
 
 from broker.adapters.guard import OrphanGuard
 from broker.conform.findings import Findings
-from broker.conform.hostile import judge, judge_server
+from broker.conform.hostile import judge, judge_feature, judge_server
 from broker.conform.hostile.run_host import run_host, split_command
 from broker.conform.report import Report
 from broker.conform.rules import Family, check_ids, rules_of
@@ -34,7 +34,8 @@ def examine_host(command: str, settings: ConformSettings | None = None, *, timeo
 async def _examine(command: str, words: list[str], settings: ConformSettings, seconds: float) -> Report:
     started = time.monotonic()
     findings = Findings(rules_of(Family.HOST))
-    octet = [*judge.ENDED, *judge.JUDGED] if any("{path}" in word for word in words) else []
+    extensions = [*judge.ENDED, *judge.JUDGED, *judge_feature.ENDED, *judge_feature.JUDGED]
+    octet = extensions if any("{path}" in word for word in words) else []
     mcp = [*judge_server.ENDED, *judge_server.JUDGED] if any("{config}" in word for word in words) else []
     for scenarios, place, prefix in ((octet, "{path}", "octet."), (mcp, "{config}", "odek.")):
         if not scenarios:
@@ -48,10 +49,12 @@ async def _examine(command: str, words: list[str], settings: ConformSettings, se
                 found = await run_host(words, scenario, guard=guard, seconds=seconds)
             if scenario.startswith("mcp-"):
                 judge_server.judge_server(found, findings)
+            elif scenario in judge_feature.ENDED or scenario in judge_feature.JUDGED:
+                judge_feature.judge_feature(found, findings)
             else:
                 judge.judge(found, findings)
 
         async with asyncio.TaskGroup() as group:
-            for scenario in (*octet, *mcp):
+            for scenario in filter(settings.wants, (*octet, *mcp)):
                 group.create_task(run(scenario))
     return Report(words[0], command, "host", findings.results(settings.rules), time.monotonic() - started)

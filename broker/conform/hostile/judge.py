@@ -77,7 +77,7 @@ def judge(run: Run, findings: Findings) -> None:
         return
     _judge_frames(run, findings)
     if run.scenario in ENDED:
-        _judge_ended(run, findings, ENDED[run.scenario])
+        judge_ended(run, findings, ENDED[run.scenario])
         return
     judged = JUDGED.get(run.scenario)
     if judged is not None:
@@ -125,7 +125,13 @@ def ended_first(run: Run, fault: Entry) -> bool:
     return run.status == 0 and run.ended_at - fault.at < GONE_SECONDS and gone >= run.ended_at - _TOGETHER_SECONDS
 
 
-def _judge_ended(run: Run, findings: Findings, rule: str) -> None:
+def methods_of(run: Run) -> list[str]:
+    """The methods of everything a host asked and told, in order."""
+    return [str(value["method"]) for _, value in run.log.frames() if isinstance(value, dict) and "method" in value]
+
+
+def judge_ended(run: Run, findings: Findings, rule: str) -> None:
+    """Whether the process was ended for its fault, and soon."""
     faults = run.log.of("fault")
     if not faults:
         findings.skipped(f"with {run.scenario} the host did not get that far", rule)
@@ -165,7 +171,7 @@ def _judge_right(run: Run, findings: Findings) -> None:
         return
     _judge_initialize(first.get("params"), findings)
     _judge_requests([value for _, value in frames if isinstance(value, dict)], findings)
-    env = start.more["env"]
+    env = run.log.of("env")[0].more
     missing = [name for name in _NEEDED if not env.get(name)]
     missing += ["OCTET_EXTENSION_API_VERSION"] if env.get("OCTET_EXTENSION_API_VERSION") != "0.3" else []
     findings.judge("octet.process.environment-octet", not missing, f"missing or wrong: {', '.join(missing)}")
@@ -225,7 +231,8 @@ def _judge_requests(values: list[dict[str, Any]], findings: Findings) -> None:
 # -- what it must answer -----------------------------------------------------------------------------------------------
 
 
-def _code(answer: dict[str, Any] | None) -> Any:
+def code_of(answer: dict[str, Any] | None) -> Any:
+    """The code of the error that a request was answered with."""
     error = None if answer is None else answer.get("error")
     return error.get("code") if isinstance(error, dict) else None
 
@@ -234,7 +241,7 @@ def _judge_unknown(run: Run, findings: Findings) -> None:
     answers = run.log.answers()
     for request_id, method in (("q1", "no/such/method"), ("q2", "tool/call"), ("q3", "tools/register")):
         answer = answers.get(request_id)
-        findings.judge("octet.method.unknown", _code(answer) == _UNKNOWN, f"{method} was answered with {answer}")
+        findings.judge("octet.method.unknown", code_of(answer) == _UNKNOWN, f"{method} was answered with {answer}")
     fault = run.log.of("fault")
     # Whoever answered the requests behind it has lived through the answer that nobody asked for.
     findings.judge("octet.envelope.response-unknown-id", not fault or "q3" in answers, "the stream did not live on")
@@ -249,7 +256,7 @@ def _judge_bus(run: Run, findings: Findings) -> None:
         return
     for request_id, (rule, codes) in _REFUSALS.items():
         answer = answers.get(request_id)
-        findings.judge(rule, _code(answer) in codes, f"{request_id} was answered with {answer}")
+        findings.judge(rule, code_of(answer) in codes, f"{request_id} was answered with {answer}")
     good = answers.get("publish", {}).get("result")
     first = isinstance(good, dict) and good.get("sequence") == 1
     findings.judge(others[0], first, f"the first good publication was answered with {answers.get('publish')}")
@@ -270,12 +277,15 @@ def _judge_flood(run: Run, findings: Findings) -> None:
 # -- what it must live through -----------------------------------------------------------------------------------------
 
 
-def _judge_stderr(run: Run, findings: Findings) -> None:
+def judge_stderr(run: Run, findings: Findings) -> None:
+    """Whether all of a flood of stderr was read."""
     flooded = bool(run.log.of("flooded"))
     findings.judge("octet.process.stderr-drained", flooded, "the extension was still writing when the host ended it")
 
 
-def _judge_gone(rule: str) -> Callable[[Run, Findings], None]:
+def judge_gone(rule: str) -> Callable[[Run, Findings], None]:
+    """Judges whether an extension was ended with its host."""
+
     def judged(run: Run, findings: Findings) -> None:
         left = [pid for pid in run.log.living if pid not in _children(run)]
         findings.judge(rule, not left, f"with {run.scenario} the extension outlived the host")
@@ -283,13 +293,15 @@ def _judge_gone(rule: str) -> Callable[[Run, Findings], None]:
     return judged
 
 
-def _judge_children(run: Run, findings: Findings) -> None:
+def judge_children(run: Run, findings: Findings) -> None:
+    """Whether what an extension started was ended with it."""
     left = [pid for pid in run.log.living if pid in _children(run)]
     rule = "octet.process.grandchildren"
     findings.judge(rule, not left, "what the extension had started outlived the host")
 
 
-def _judge_storm(run: Run, findings: Findings) -> None:
+def judge_storm(run: Run, findings: Findings) -> None:
+    """Whether an extension that dies is started at a bounded pace."""
     starts = len(run.log.of("start"))
     findings.judge("octet.process.restart-backoff", starts <= MOST_STARTS, f"it was started {starts} times")
 
@@ -304,11 +316,11 @@ JUDGED: Final[Mapping[str, Callable[[Run, Findings], None]]] = {
     "unknown-things": _judge_unknown,
     "bus-refusals": _judge_bus,
     "publish-flood": _judge_flood,
-    "stderr-flood": _judge_stderr,
-    "stops-reading": _judge_gone("octet.process.stalled-reader"),
-    "deaf": _judge_gone("octet.shutdown.timeout"),
-    "deaf-with-child": _judge_children,
-    "dies": _judge_storm,
+    "stderr-flood": judge_stderr,
+    "stops-reading": judge_gone("octet.process.stalled-reader"),
+    "deaf": judge_gone("octet.shutdown.timeout"),
+    "deaf-with-child": judge_children,
+    "dies": judge_storm,
     "exits-at-once": _judge_no_retry,
 }
 """The scenarios whose process need not be ended at once, and what is looked at instead."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from broker.conform.findings import Findings
-from broker.conform.hostile.judge import GONE_SECONDS, MOST_STARTS, ended_first, gone_after, judge_ending
+from broker.conform.hostile.judge import MOST_STARTS, judge_ended, judge_ending, methods_of
 from broker.conform.hostile.run_host import Run
 from broker.wire.mcp.settings import PROTOCOL_VERSION
 from broker.wire.quoting import quote
@@ -39,27 +39,9 @@ def judge_server(run: Run, findings: Findings) -> None:
             right = False
         findings.judge("odek.transport.line", right, f"the host wrote {quote(text)}")
     if run.scenario in ENDED:
-        _judge_ended(run, findings, ENDED[run.scenario])
+        judge_ended(run, findings, ENDED[run.scenario])
     elif run.scenario in JUDGED:
         JUDGED[run.scenario](run, findings)
-
-
-def _methods(run: Run) -> list[str]:
-    return [str(value.get("method")) for _, value in run.log.frames() if isinstance(value, dict) and "method" in value]
-
-
-def _judge_ended(run: Run, findings: Findings, rule: str) -> None:
-    faults = run.log.of("fault")
-    if not faults:
-        findings.skipped(f"with {run.scenario} the host did not get that far", rule)
-        return
-    seconds = gone_after(run, faults[0])
-    if ended_first(run, faults[0]):
-        findings.skipped(f"with {run.scenario} the host ended before it could be seen", rule)
-        return
-    kept = seconds is not None and seconds <= GONE_SECONDS
-    after = "never" if seconds is None else f"{seconds:.1f} s later"
-    findings.judge(rule, kept, f"with {run.scenario} the server was gone {after}, not within {GONE_SECONDS:g} s")
 
 
 def _judge_right(run: Run, findings: Findings) -> None:
@@ -67,7 +49,7 @@ def _judge_right(run: Run, findings: Findings) -> None:
     params = first.get("params", {}) if isinstance(first, dict) and first.get("method") == "initialize" else {}
     version = params.get("protocolVersion") if isinstance(params, dict) else None
     findings.judge(_STARTED, version == PROTOCOL_VERSION, f"the first message is {quote(repr(first))}")
-    methods = _methods(run)
+    methods = methods_of(run)
     told = "notifications/initialized" in methods
     findings.judge("odek.transport.initialized", told, f"the host sent {', '.join(methods)}")
     findings.judge("odek.transport.tools-list", "tools/list" in methods, f"the host sent {', '.join(methods)}")
@@ -88,7 +70,7 @@ def _judge_answers(run: Run, findings: Findings) -> None:
 
 def _judge_listed(rule: str) -> Callable[[Run, Findings], None]:
     def judged(run: Run, findings: Findings) -> None:
-        methods = _methods(run)
+        methods = methods_of(run)
         findings.judge(rule, "tools/list" in methods, f"with {run.scenario} the host only sent {', '.join(methods)}")
 
     return judged

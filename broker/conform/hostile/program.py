@@ -1,26 +1,20 @@
-"""A hostile extension of API 0.3: right in everything but what its scenario says. It keeps a log of what a host does.
-
-A program of its own, with the standard library alone: a host starts it as it would any extension, with the name of the
-scenario and the log file as its arguments. What is logged, one JSON object a line: ``start``, each ``frame`` of the
-host, the moment of the ``fault``, ``eof`` and ``signal``, the id of a ``child``.
-"""
+"""A hostile extension of API 0.3: right in everything but what its scenario says. Started by ``start.py``."""
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import subprocess
 import sys
-import threading
 import time
-from typing import Any
+
+from .base import TOOL, BaseProgram
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 TOPIC = "bus.hostile.said"
 FIELDS: list[dict[str, Any]] = [{"name": "text", "kind": "string", "required": True, "max_bytes": 64, "values": []}]
 BUS = ["bus/declare", "bus/event", "bus/lifecycle", "bus/publish", "bus/subscribe", "bus/unsubscribe"]
-SHOWN = 65_536
-TOOL: dict[str, Any] = {"name": "poke", "description": "Does nothing.", "parameters": {"type": "object"}}
 RESULT: dict[str, Any] = {"content": [{"type": "text", "text": "ok"}], "is_error": False, "metadata": None}
 PUBLISH: dict[str, Any] = {"topic": TOPIC, "payload": {"text": "hello"}}
 
@@ -42,50 +36,18 @@ BAD_FRAMES: dict[str, bytes] = {
 }
 
 
-class Program:
+class Program(BaseProgram):
     """The extension in one scenario."""
 
-    def __init__(self, scenario: str, log: str) -> None:
-        self.scenario: str = scenario
-        self.started: float = time.monotonic()
-        self.file: int = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        self.binding: str | None = None
-        self.lock: threading.Lock = threading.Lock()
-        self.next_id: int = 0
-
-    def log(self, event: str, **more: Any) -> None:
-        line = {"event": event, "pid": os.getpid(), "at": time.monotonic(), **more}
-        os.write(self.file, json.dumps(line).encode() + b"\n")
-
-    def write(self, data: bytes) -> None:
-        with self.lock:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(1, view) :]
-
-    def send(self, message: dict[str, Any]) -> None:
-        message = {"jsonrpc": "2.0", **message}
-        text = json.dumps(message, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-        self.write(text.encode() + b"\n")
-
-    def ask(self, method: str, params: dict[str, Any], request_id: Any = None) -> None:
-        if request_id is None:
-            self.next_id += 1
-            request_id = f"q{self.next_id}"
-        self.send({"id": request_id, "method": method, "params": params})
-
-    def fault(self, data: bytes = b"") -> None:
-        self.log("fault")
-        self.write(data)
+    binding: str | None = None
 
     # -- the scenarios -------------------------------------------------------------------------------------------------
 
     def initialize(self, request_id: Any, params: dict[str, Any]) -> None:
         name = self.scenario
         if name == "exits-at-once":
-            self.fault()
             sys.stderr.write("no key\n")
-            os._exit(3)
+            self.leave(3)
         if name == "early-request":
             self.log("fault")
             self.ask("bus/declare", {"binding_id": "b", "topic": TOPIC, "fields": FIELDS})
@@ -134,10 +96,7 @@ class Program:
             self.ask("tool/call", {})
             self.ask("tools/register", {})
         elif name == "stderr-flood":
-            self.log("fault")
-            for _ in range(64):
-                os.write(2, b"x" * 65_536)
-            self.log("flooded")
+            self.flood_stderr()
         elif name == "notification-flood":
             self.log("fault")
             for _ in range(100):
@@ -149,8 +108,7 @@ class Program:
             self.log("fault")
             time.sleep(3600)
         elif name == "dies":
-            self.log("fault")
-            os._exit(1)
+            self.leave(1)
 
     def bound(self) -> None:
         """The bus is bound: say what must be refused, then what must be taken."""
@@ -189,60 +147,28 @@ class Program:
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    def receive(self, line: bytes) -> None:
-        self.log("frame", size=len(line), text=line[:SHOWN].decode("utf-8", "backslashreplace"))
-        try:
-            message = json.loads(line)
-        except ValueError:
-            return
-        method, params, request_id = message.get("method"), message.get("params"), message.get("id")
+    def receive(self, message: dict[str, Any]) -> None:
+        method, request_id = message.get("method"), message.get("id")
+        params: Any = message.get("params")
         if method == "initialize":
             self.initialize(request_id, params)
-        elif method == "bus/lifecycle" and params.get("kind") == "binding" and self.binding is None:
+        elif method == "bus/lifecycle" and params["kind"] == "binding" and self.binding is None:
             self.binding = params["binding_id"]
             self.bound()
         elif method == "tool/call":
             self.send({"id": request_id, "result": RESULT})
-        elif method == "shutdown" and self.scenario not in ("deaf", "deaf-with-child"):
+        elif method == "shutdown" and not self.deaf:
             self.send({"id": request_id, "result": {"terminal": "shutdown"}})
             self.log("shut down")
             os._exit(0)
 
-    def run(self) -> None:
-        names = ("VERSION", "NAME", "DIR", "MANIFEST")
-        env = {f"OCTET_EXTENSION_{name}": os.environ.get(f"OCTET_EXTENSION_{name}") for name in names}
-        more = {name: os.environ.get(name) for name in ("OCTET_EXTENSION_API_VERSION", "OCTET_WORKSPACE")}
-        self.log("start", env={**env, **more}, cwd=os.getcwd(), secret=os.environ.get("CONFORMANCE_HOST_ONLY"))
-        if self.scenario in ("deaf", "deaf-with-child"):
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                signal.signal(number, lambda number, frame: self.log("signal", number=number))
-        if self.scenario == "deaf-with-child":
-            child = subprocess.Popen([sys.executable, "-I", __file__, "grandchild", sys.argv[2]])
-            self.log("child", child=child.pid)
-        pending = bytearray()
-        while chunk := os.read(0, 65_536):
-            pending += chunk
-            lines = pending.split(b"\n")
-            pending = lines.pop()
-            for line in lines:
-                self.receive(bytes(line))
-        self.log("eof", unterminated=len(pending))
-        while self.scenario in ("deaf", "deaf-with-child") and time.monotonic() < self.started + 40:
-            time.sleep(0.1)
+    def begin(self) -> None:
+        names = [f"OCTET_EXTENSION_{name}" for name in ("VERSION", "NAME", "DIR", "MANIFEST", "API_VERSION")]
+        self.log("env", **{name: os.environ.get(name) for name in (*names, "OCTET_WORKSPACE")})
+        super().begin()
 
 
 SELECTIONS = (
     *("other-version", "unoffered", "drops-required", "raises-limit", "answer-with-more", "other-tools"),
     "bus-without-lifecycle",
 )
-
-if __name__ == "__main__":
-    if sys.argv[1] == "grandchild":
-        for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(ignored, signal.SIG_IGN)
-        time.sleep(40)
-    else:
-        try:
-            Program(sys.argv[1], sys.argv[2]).run()
-        except BrokenPipeError:
-            pass

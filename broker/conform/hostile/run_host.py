@@ -15,7 +15,8 @@ from typing import Final
 from attrs import frozen
 
 from broker.adapters.guard import OrphanGuard
-from broker.conform.hostile import program, server_program
+from broker.conform.hostile import start
+from broker.conform.hostile.feature_program import VERSIONS
 from broker.conform.hostile.log import Log
 from broker.conform.probe import Probe
 from broker.errors import SetupError, UsageError
@@ -80,19 +81,21 @@ async def run_host(words: list[str], scenario: str, *, guard: OrphanGuard, secon
 def _write_subject(root: Path, scenario: str, log: Path) -> dict[str, str]:
     extension = root / "hostile"
     extension.mkdir()
+    program = "feature_program" if scenario.partition("-")[0] in VERSIONS else "program"
+    program = "server_program" if scenario.startswith("mcp-") else program
+    args = ", ".join(map(_quoted, ("-I", "-S", str(start.__file__), program, scenario, str(log))))
     lines = [
         'name = "hostile"',
         'version = "1.0.0"',
-        'api_version = "0.3"',
+        f'api_version = "{VERSIONS.get(scenario.partition("-")[0], "0.3")}"',
         "[entrypoint]",
         f"command = {_quoted(sys.executable)}",
-        f'args = ["-I", {_quoted(program.__file__)}, "{scenario}", {_quoted(str(log))}]',
+        f"args = [{args}]",
         "[contributes]",
         'tools = ["poke"]',
     ]
     (extension / "extension.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
     config = root / "hostile.json"
-    args = ", ".join(map(_quoted, ("-I", str(server_program.__file__), scenario, str(log))))
     server = f'{{"command": {_quoted(sys.executable)}, "args": [{args}], "max_response_bytes": 65536}}'
     config.write_text(f'{{"mcp_servers": {{"hostile": {server}}}}}', encoding="utf-8")
     return {"{path}": str(extension), "{config}": str(config)}

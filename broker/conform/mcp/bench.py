@@ -11,19 +11,15 @@ from typing import Any
 from attrs import define
 
 from broker.adapters.artifacts import ArtifactRoots
-from broker.adapters.guard import OrphanGuard
-from broker.conform.findings import Findings
+from broker.conform.bench import Bench
 from broker.conform.mcp.peer import McpPeer
-from broker.conform.probe import Probe
 from broker.conform.schema_arguments import make_arguments
-from broker.conform.settings import ConformSettings
 from broker.errors import BrokerError, NegotiationError, SetupError
-from broker.limits import MAX_CONFORM_STDERR_BYTES, MAX_CONFORM_TOOLS
+from broker.limits import MAX_CONFORM_TOOLS
 from broker.wire.mcp.handshake import initialize_params, judge_initialize
 from broker.wire.mcp.settings import McpSettings
 from broker.wire.odek.config import ServerConfig
 from broker.wire.odek.environment import child_environment
-from broker.wire.quoting import quote
 
 
 def resolve_command(config: ServerConfig, workspace: str) -> list[str]:
@@ -41,14 +37,11 @@ def resolve_command(config: ServerConfig, workspace: str) -> list[str]:
     return [program, *config.args]
 
 
-@define(eq=False)
-class McpBench:
+@define(eq=False, kw_only=True)
+class McpBench(Bench[McpPeer]):
     """What all scenarios of one server share. ``tools`` are the listed entries that are objects with a name."""
 
     config: ServerConfig
-    settings: ConformSettings
-    findings: Findings
-    guard: OrphanGuard
     tools: tuple[dict[str, Any], ...] = ()
     has_tools_capability: bool = False
     lists_tools: bool = True
@@ -66,25 +59,11 @@ class McpBench:
     @asynccontextmanager
     async def process(self) -> AsyncIterator[McpPeer]:
         """A new process; ended when this is left."""
-        peer = McpPeer(self.findings, self.config.max_response_bytes)
-        peer.probe = Probe(
-            resolve_command(self.config, self.workspace),
-            cwd=self.workspace,
-            env=child_environment(self.config, os.environ).variables,
-            guard=self.guard,
-            on_line=peer.receive_line,
-            on_rest=peer.receive_rest,
-        )
-        async with peer.probe as probe:
+        peer = McpPeer(findings=self.findings, bound=self.config.max_response_bytes)
+        argv = resolve_command(self.config, self.workspace)
+        env = child_environment(self.config, os.environ).variables
+        async with self.run(peer, argv, self.workspace, env):
             yield peer
-            self.findings.judge(
-                "odek.transport.stderr-drained",
-                probe.stderr_bytes <= MAX_CONFORM_STDERR_BYTES,
-                f"{probe.stderr_bytes} bytes on stderr: {probe.stderr_tail[-100:]}",
-            )
-            if peer.ready and not peer.may_end and not peer.blamed:
-                alive = probe.exit_status is None and not probe.output_ended
-                self.findings.judge("odek.server.stays-alive", alive, probe.ending())
 
     async def start(self, peer: McpPeer, *, announce: bool = True, dribble: bool = False) -> bool:
         """The handshake, judged; whether the server may be used."""
@@ -146,13 +125,3 @@ class McpBench:
     def callable_tools(self) -> tuple[dict[str, Any], ...]:
         """The tools that may be called, a bounded number of them."""
         return tuple(tool for tool in self.tools if self.arguments_of(tool))[:MAX_CONFORM_TOOLS]
-
-    def no_answer(self, peer: McpPeer, rule: str, what: str, seconds: float) -> None:
-        """The failure of ``rule``: no answer came, or none that ended with LF."""
-        peer.blamed = True
-        rest = peer.probe.take_unterminated()
-        if rest is not None:
-            what = f"{what}: the answer has no LF: {quote(rest)}"
-            self.findings.failed("odek.transport.last-line", what)
-            return
-        self.findings.failed(rule, f"{what}: no answer within {seconds:g} s; {peer.probe.ending()}")

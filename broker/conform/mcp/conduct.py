@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
-from collections.abc import Awaitable, Callable
 from typing import Final
 
+from broker.conform.bench import Scenario, run_scenarios
 from broker.conform.mcp import tools
 from broker.conform.mcp.bench import McpBench
+from broker.conform.rules import seen
 from broker.conform.rules_mcp import MCP_RULES
-from broker.limits import MAX_CONFORM_PROCESSES, SERVER_EOF_GRACE_MS, SERVER_TERM_GRACE_MS
+from broker.limits import SERVER_EOF_GRACE_MS, SERVER_TERM_GRACE_MS
 
 _EOF_SECONDS: Final = SERVER_EOF_GRACE_MS / 1000
 _TERM_SECONDS: Final = SERVER_TERM_GRACE_MS / 1000
 _METHOD_NOT_FOUND: Final = -32601
-_SEEN: Final = tuple(rule.id for rule in MCP_RULES.values() if rule.how == "every line of every process is looked at")
 _RESULTS: Final = tuple(
     rule.id for rule in MCP_RULES.values() if rule.how.startswith(("each tool that says", "each reference"))
 )
@@ -27,18 +26,9 @@ async def conduct(bench: McpBench) -> None:
         bench.findings.skipped("the server did not start, or does not list its tools", *MCP_RULES)
         return
     # What this finds out decides how the others go about it.
-    await _in_pieces(bench)
-    scenarios = _SCENARIOS if bench.lists_tools else (_sigterm,)
-    room = asyncio.Semaphore(MAX_CONFORM_PROCESSES)
-
-    async def run(scenario: Callable[[McpBench], Awaitable[None]]) -> None:
-        async with room:
-            await scenario(bench)
-
-    async with asyncio.TaskGroup() as group:
-        for scenario in scenarios:
-            group.create_task(run(scenario))
-    for rule in _SEEN:
+    await run_scenarios(bench, (in_pieces,))
+    await run_scenarios(bench, SCENARIOS if bench.lists_tools else (sigterm,))
+    for rule in seen(MCP_RULES):
         bench.findings.passed(rule)
     if not bench.lists_tools:
         bench.findings.skipped("it has no tools", *MCP_RULES)
@@ -51,35 +41,33 @@ async def _start_and_list(bench: McpBench) -> bool:
         await peer.probe.quiet(bench.settings.quiet_seconds / 3)
         if not await bench.start(peer) or not await tools.list_tools(bench, peer):
             return False
-        peer.may_end = True
         peer.probe.close_stdin()
-        if await peer.probe.wait_exit(_EOF_SECONDS) is None:
-            what = f"{_EOF_SECONDS:g} s after the end of its input the server still runs"
-            bench.findings.failed("odek.server.exit-on-eof", what)
-            bench.findings.skipped("the server did not end", "odek.server.nothing-left")
-            return True
-        bench.findings.passed("odek.server.exit-on-eof")
-        left = await peer.probe.survivors()
-        shown = ", ".join(f"{one.command} (pid {one.pid})" for one in left)
-        bench.findings.judge("odek.server.nothing-left", not left, f"after the server ended there still was: {shown}")
+        left = "odek.server.nothing-left"
+        if await bench.judge_exit(peer, "odek.server.exit-on-eof", _EOF_SECONDS, "the end of its input"):
+            await bench.judge_left(peer, left, "the end of its input")
+        else:
+            bench.findings.skipped("the server did not end", left)
     return True
 
 
-async def _call(bench: McpBench) -> None:
+async def call_tools(bench: McpBench) -> None:
+    """Call every tool that may be."""
     async with bench.process() as peer:
         if await bench.start(peer):
             await tools.call_tools(bench, peer)
             await peer.probe.quiet(bench.settings.quiet_seconds / 2)
 
 
-async def _edges(bench: McpBench) -> None:
+async def edges(bench: McpBench) -> None:
+    """Call what does not exist, with what no tool expects."""
     async with bench.process() as peer:
         if await bench.start(peer):
             await tools.edges(bench, peer)
             await peer.probe.quiet(bench.settings.quiet_seconds / 2)
 
 
-async def _in_pieces(bench: McpBench) -> None:
+async def in_pieces(bench: McpBench) -> None:
+    """Initialize byte by byte, then two requests at once."""
     rule, seconds = "odek.transport.chunks", bench.settings.answer_seconds
     async with bench.process() as peer:
         if not await bench.start(peer, dribble=True):
@@ -96,7 +84,8 @@ async def _in_pieces(bench: McpBench) -> None:
         bench.findings.passed(rule)
 
 
-async def _without_initialized(bench: McpBench) -> None:
+async def without_initialized(bench: McpBench) -> None:
+    """Leave ``notifications/initialized`` out."""
     rule, seconds = "odek.server.without-initialized", bench.settings.answer_seconds
     async with bench.process() as peer:
         if not await bench.start(peer, announce=False):
@@ -109,7 +98,8 @@ async def _without_initialized(bench: McpBench) -> None:
         bench.findings.judge(rule, isinstance(call.result, dict), what)
 
 
-async def _unknown_things(bench: McpBench) -> None:
+async def unknown_things(bench: McpBench) -> None:
+    """A ping, then a method and notifications that do not exist."""
     findings, seconds = bench.findings, bench.settings.answer_seconds
     async with bench.process() as peer:
         if not await bench.start(peer):
@@ -140,21 +130,18 @@ async def _unknown_things(bench: McpBench) -> None:
         findings.passed(rule)
 
 
-async def _sigterm(bench: McpBench) -> None:
+async def sigterm(bench: McpBench) -> None:
+    """Send SIGTERM to a process."""
     async with bench.process() as peer:
-        if not await bench.start(peer):
-            return
-        peer.may_end = True
-        peer.probe.signal(signal.SIGTERM)
-        ended = await peer.probe.wait_exit(_TERM_SECONDS + _TERM_SECONDS) is not None
-        what = f"{2 * _TERM_SECONDS:g} s after SIGTERM the server still runs"
-        bench.findings.judge("odek.server.exit-on-sigterm", ended, what)
+        if await bench.start(peer):
+            peer.probe.signal(signal.SIGTERM)
+            await bench.judge_exit(peer, "odek.server.exit-on-sigterm", 2 * _TERM_SECONDS, "SIGTERM")
 
 
-_SCENARIOS: Final[tuple[Callable[[McpBench], Awaitable[None]], ...]] = (
-    _call,
-    _edges,
-    _without_initialized,
-    _unknown_things,
-    _sigterm,
+SCENARIOS: Final[tuple[Scenario[McpBench], ...]] = (
+    call_tools,
+    edges,
+    without_initialized,
+    unknown_things,
+    sigterm,
 )

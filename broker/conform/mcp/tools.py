@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.conform.call import Call
+from broker.conform.bench import NO_SUCH_TOOL
 from broker.conform.mcp.bench import McpBench
 from broker.conform.mcp.peer import McpPeer
 from broker.conform.mcp.results import judge_result
+from broker.conform.peer import Call
 from broker.limits import MAX_INPUT_SCHEMA_BYTES, MAX_LISTED_TOOLS, MAX_TOOL_PAGES
 from broker.wire.feature.values import compact_size
 from broker.wire.jsonrpc import json_type
 from broker.wire.mcp.names import name_problem
 from broker.wire.quoting import quote
 
-NO_SUCH_TOOL: Final = "conformance-no-such-tool"
 _LONG_BYTES: Final = 262_144
 _LIST: Final = (
     *("odek.server.list-shape", "odek.names.length", "odek.names.alphabet", "odek.names.double-underscore"),
@@ -219,17 +219,9 @@ async def _bad_params(bench: McpBench, peer: McpPeer) -> None:
 
 
 async def _at_once(bench: McpBench, peer: McpPeer) -> None:
-    rule, seconds = "odek.transport.out-of-order", bench.settings.answer_seconds
-    if peer.blamed:
-        return
-    prepared = [peer.prepare("tools/call", {"name": NO_SUCH_TOOL, "arguments": {}}) for _ in range(4)]
-    await peer.probe.write(b"".join(data for _, data in prepared))
-    await peer.probe.until(lambda: all(call.answer is not None for call, _ in prepared), seconds)
-    answered = sum(call.answer is not None for call, _ in prepared)
-    if answered < len(prepared):
-        bench.no_answer(peer, rule, f"{len(prepared)} calls in one write, {answered} answered", seconds)
-        return
-    bench.findings.passed(rule)
+    if not peer.blamed:
+        params = {"name": NO_SUCH_TOOL, "arguments": {}}
+        await bench.judge_together(peer, "odek.transport.out-of-order", 4, "tools/call", params)
 
 
 async def _cancels(bench: McpBench, peer: McpPeer) -> None:

@@ -9,12 +9,14 @@ from broker.bus import Field
 from broker.conform.octet.bench import OctetBench
 from broker.conform.octet.bus_host import BusHost
 from broker.conform.octet.peer import OctetPeer
+from broker.conform.peer import Call
 from broker.conform.rules_octet import OCTET_RULES
 from broker.errors import BrokerError
 
 _FLOOD: Final = 200
 _NOTICES: Final = 32
 _READY_SECONDS: Final = 2.0
+_HELD_SECONDS: Final = 1.0
 _BUS: Final = tuple(rule for rule in OCTET_RULES if rule.startswith("octet.bus."))
 _DECLARING: Final = ("topic-owner", "declare-once", "declare-faults", "declare-acknowledged", "redeclare-after-reset")
 _PUBLISHING: Final = (
@@ -43,7 +45,9 @@ async def take_part(bench: OctetBench) -> None:
         host.bind(peer.bound)
         await peer.flush()
         await peer.probe.until(lambda: bool(peer.notices), 4 * quiet)
-        await _call_tools(bench, peer, wait=False)
+        calls = await _call_tools(bench, peer, wait=False)
+        # A tool may wait for the declaration; any other has published by the time it answers, or does so then.
+        await peer.probe.until(lambda: all(call.answer is not None for call in calls), _HELD_SECONDS)
         await peer.settle(quiet, most=3 * quiet)
         host.release()
         await peer.settle(quiet, most=1.0)
@@ -75,13 +79,16 @@ def _summarise(bench: OctetBench, host: BusHost) -> None:
                 findings.passed(rule)
 
 
-async def _call_tools(bench: OctetBench, peer: OctetPeer, *, wait: bool = True) -> None:
+async def _call_tools(bench: OctetBench, peer: OctetPeer, *, wait: bool = True) -> list[Call]:
     """Call every tool: many extensions publish only then."""
+    calls = []
     for tool in bench.callable_tools:
         for arguments in bench.arguments_of(tool)[:1]:
-            call = await peer.request("tool/call", bench.tool_params(tool.name, arguments, peer.workspace))
+            call = await peer.request("tool/call", bench.tool_params(peer, tool.name, arguments))
+            calls.append(call)
             if wait and not await peer.answered(call, bench.settings.answer_seconds):
                 await peer.notify("$/cancelRequest", {"id": call.id})
+    return calls
 
 
 async def _refuse(bench: OctetBench, peer: OctetPeer, host: BusHost) -> None:

@@ -104,7 +104,7 @@ class BusHost:
     def pump(self) -> None:
         """Have everything written that the bus has for the extension."""
         while self._own is not None and (message := self._own.take()) is not None:
-            self._peer.send_soon(message.frame)
+            self._peer.send_soon(message.frame + b"\n")
 
     # -- inside --------------------------------------------------------------------------------------------------------
 

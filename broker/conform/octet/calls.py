@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from broker import canonical
-from broker.conform.call import Call
 from broker.conform.octet.bench import OctetBench
-from broker.conform.octet.peer import NO_SUCH_TOOL, OctetPeer
+from broker.conform.octet.peer import OctetPeer
+from broker.conform.peer import Call
 from broker.limits import CANCEL_GRACE_MS, MAX_PORTABLE_INTEGER
 from broker.wire.jsonrpc import notification
 from broker.wire.octet.models import ToolCallResult, ToolDefinition
@@ -24,7 +24,6 @@ _CALLS: Final = (
     "octet.cancel.grace",
     "octet.cancel.terminal-result",
 )
-_ODD_ARGUMENTS: Final[tuple[Any, ...]] = ([], "text", 7, {"conformance-unknown": None})
 _REQUEST_CANCELLED: Final = -32800
 _UNKNOWN_METHOD: Final = -32601
 
@@ -52,14 +51,14 @@ async def call_tools(bench: OctetBench) -> None:
                     return
         first = bench.callable_tools[0]
         await _at_once(bench, peer, first)
-        await _odd_arguments(bench, peer, first)
+        await bench.judge_odd_arguments(peer, first, judge_result)
         await peer.settle(bench.settings.quiet_seconds / 2, most=bench.settings.quiet_seconds)
 
 
 async def _call(bench: OctetBench, peer: OctetPeer, tool: ToolDefinition, arguments: Any) -> bool:
     """One call, judged; false when the process can no longer be used."""
     findings, seconds = bench.findings, bench.settings.answer_seconds
-    call = await peer.ask("tool/call", bench.tool_params(tool.name, arguments, peer.workspace), seconds)
+    call = await peer.ask("tool/call", bench.tool_params(peer, tool.name, arguments), seconds)
     if call.answer is None and peer.probe.output_ended:
         bench.no_answer(peer, "octet.method.tool-call", f"tool {quote(tool.name)}", seconds)
         bench.calls_end_it = True
@@ -88,6 +87,8 @@ async def _call(bench: OctetBench, peer: OctetPeer, tool: ToolDefinition, argume
 
 def judge_result(bench: OctetBench, tool: str, result: Any) -> None:
     """A result of ``tool/call``, fault by fault."""
+    if result is None:
+        return  # which was said of its frame
     faults = check(ToolCallResult, result)
     broken: set[str] = set()
     for fault in faults:
@@ -112,7 +113,7 @@ async def _at_once(bench: OctetBench, peer: OctetPeer, tool: ToolDefinition) -> 
         bench.findings.skipped("frames that arrive together are not read", rule)
         return
     count = min(4, peer.selection.limits.max_concurrent_requests)
-    params = bench.tool_params(tool.name, bench.arguments_of(tool)[0], peer.workspace)
+    params = bench.tool_params(peer, tool.name, bench.arguments_of(tool)[0])
     ids: list[Any] = [None, MAX_PORTABLE_INTEGER, "string-id-\u00e9", None]
     prepared = [peer.prepare("tool/call", params, ids[index]) for index in range(count)]
     await peer.probe.write(b"".join(data for _, data in prepared), seconds)
@@ -122,28 +123,13 @@ async def _at_once(bench: OctetBench, peer: OctetPeer, tool: ToolDefinition) -> 
     if silent:
         for call in silent:
             await peer.notify("$/cancelRequest", {"id": call.id})
-        if all([await peer.answered(call, _GRACE_SECONDS) for call in silent]):
+        if await peer.probe.until(lambda: all(call.answer is not None for call in silent), _GRACE_SECONDS):
             bench.findings.skipped(f"tool {quote(tool.name)} takes longer than {seconds:g} s", rule)
             return
         what = f"{count} calls of tool {quote(tool.name)} at once, of which {len(silent)} were not answered"
         bench.no_answer(peer, rule, what, seconds)
         return
     bench.findings.passed(rule, f"{count} at once")
-
-
-async def _odd_arguments(bench: OctetBench, peer: OctetPeer, tool: ToolDefinition) -> None:
-    rule, seconds = "octet.tool-call.arguments-any-json", bench.settings.answer_seconds
-    if peer.blamed:
-        return
-    for arguments in _ODD_ARGUMENTS:
-        call = await peer.ask("tool/call", bench.tool_params(tool.name, arguments, peer.workspace), seconds)
-        if call.answer is None:
-            shown = canonical.encode(arguments)
-            bench.no_answer(peer, rule, f"tool {quote(tool.name)} with the arguments {quote(shown)}", seconds)
-            return
-        if call.result is not None:
-            judge_result(bench, tool.name, call.result)
-    bench.findings.passed(rule)
 
 
 async def cancel_calls(bench: OctetBench) -> None:
@@ -170,7 +156,7 @@ async def cancel_calls(bench: OctetBench) -> None:
 
 
 async def _cancelled(bench: OctetBench, peer: OctetPeer, tool: ToolDefinition, arguments: Any) -> bool:
-    params = bench.tool_params(tool.name, arguments, peer.workspace)
+    params = bench.tool_params(peer, tool.name, arguments)
     call, data = peer.prepare("tool/call", params)
     cancel = canonical.encode(notification("$/cancelRequest", {"id": call.id, "reason": "user"})) + b"\n"
     await peer.probe.write(data + cancel)
@@ -199,19 +185,6 @@ async def _cancelled(bench: OctetBench, peer: OctetPeer, tool: ToolDefinition, a
 
 def _error(call: Call) -> Any:
     return None if call.answer is None else call.answer.get("error")
-
-
-async def unknown_tool(bench: OctetBench, peer: OctetPeer) -> None:
-    """A tool that does not exist. Where that is answered, it later serves to see whether the process still reads."""
-    rule, seconds = "octet.tool-call.unknown-tool", min(1.0, bench.settings.answer_seconds)
-    call = await peer.ask("tool/call", bench.tool_params(NO_SUCH_TOOL, {}, peer.workspace), seconds)
-    if call.answer is None:
-        bench.answers_unknown_tool = False
-        bench.no_answer(peer, rule, "a tool that does not exist", seconds)
-        return
-    refused = call.failed or (isinstance(call.result, dict) and call.result.get("is_error") is True)
-    what = f"tool {NO_SUCH_TOOL!r}, which does not exist, was answered with {call.answer}"
-    bench.findings.judge(rule, refused, what)
 
 
 async def unknown_method(bench: OctetBench, peer: OctetPeer) -> None:

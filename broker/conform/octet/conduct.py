@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Final
 
+from broker.conform.bench import Scenario, run_scenarios
 from broker.conform.octet import bus, calls, endings, framing, services
 from broker.conform.octet.bench import OctetBench
+from broker.conform.rules import seen
 from broker.conform.rules_octet import OCTET_RULES
-from broker.limits import MAX_CONFORM_PROCESSES
-
-Scenario = Callable[[OctetBench], Awaitable[None]]
 
 
-async def _unknown_method_and_sigterm(bench: OctetBench) -> None:
+async def unknown_method_and_sigterm(bench: OctetBench) -> None:
+    """Ask for a method that does not exist, then send SIGTERM."""
     async with bench.process() as peer:
         if await bench.start(peer):
             await calls.unknown_method(bench, peer)
@@ -22,7 +20,7 @@ async def _unknown_method_and_sigterm(bench: OctetBench) -> None:
 
 
 # The longest first: they run at once, as many as may.
-SCENARIOS: Final[tuple[Scenario, ...]] = (
+SCENARIOS: Final[tuple[Scenario[OctetBench], ...]] = (
     bus.take_part,
     calls.cancel_calls,
     services.session_hooks,
@@ -30,10 +28,8 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     services.provide,
     framing.lower_limits,
     endings.bare_offer,
-    _unknown_method_and_sigterm,
+    unknown_method_and_sigterm,
 )
-# Rules that are kept by everything that was seen, unless something broke them.
-_SEEN: Final = tuple(rule.id for rule in OCTET_RULES.values() if rule.how == "every line of every process is looked at")
 
 
 async def conduct(bench: OctetBench) -> None:
@@ -41,18 +37,10 @@ async def conduct(bench: OctetBench) -> None:
     started = await endings.start_and_shutdown(bench)
     if started:
         # What these find out decides how the others go about it.
-        await framing.in_pieces(bench)
-        await calls.call_tools(bench)
-        room = asyncio.Semaphore(MAX_CONFORM_PROCESSES)
-
-        async def run(scenario: Scenario) -> None:
-            async with room:
-                await scenario(bench)
-
-        async with asyncio.TaskGroup() as group:
-            for scenario in SCENARIOS:
-                group.create_task(run(scenario))
-        for rule in (*_SEEN, "octet.framing.lf-terminated", "octet.envelope.id-exact"):
+        await run_scenarios(bench, (framing.in_pieces,))
+        await run_scenarios(bench, (calls.call_tools,))
+        await run_scenarios(bench, SCENARIOS)
+        for rule in (*seen(OCTET_RULES), "octet.framing.lf-terminated", "octet.envelope.id-exact"):
             bench.findings.passed(rule)
     else:
         bench.findings.skipped("the extension did not start", *OCTET_RULES)

@@ -53,22 +53,14 @@ async def lower_limits(bench: OctetBench) -> None:
 
 
 async def _several_at_once(bench: OctetBench, peer: OctetPeer) -> None:
-    rule, seconds = "octet.framing.several-in-one-chunk", bench.settings.answer_seconds
+    rule = "octet.framing.several-in-one-chunk"
     assert peer.selection is not None
-    count = min(4, peer.selection.limits.max_concurrent_requests)
     params = bench.sync_params(peer)
     if params is None:
         bench.findings.skipped("it answers no call of a tool", rule)
         return
-    prepared = [peer.prepare("tool/call", params) for _ in range(count)]
-    await peer.probe.write(b"".join(data for _, data in prepared), seconds)
-    for call, _ in prepared:
-        if not await peer.answered(call, seconds):
-            answered = sum(one.answer is not None for one, _ in prepared)
-            what = f"{count} requests in one write, {answered} answered"
-            bench.no_answer(peer, rule, what, seconds)
-            return
-    bench.findings.passed(rule)
+    count = min(4, peer.selection.limits.max_concurrent_requests)
+    await bench.judge_together(peer, rule, count, "tool/call", params)
 
 
 async def _longest_frame(bench: OctetBench, peer: OctetPeer) -> None:

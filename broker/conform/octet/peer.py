@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from attrs import define, field
 
 from broker import canonical
-from broker.conform.call import Call
-from broker.conform.findings import Findings
-from broker.conform.joining import Joiner
 from broker.conform.octet.lines import read_line
-from broker.conform.probe import Probe
+from broker.conform.peer import Id, Peer, WireRules
 from broker.errors import ERROR_TABLE, BrokerError
 from broker.limits import MAX_EXTENSION_REQUESTS_OUTSTANDING, MAX_FRAME_BYTES
-from broker.wire.jsonrpc import ABSENT, failure, notification, request, success
+from broker.wire.jsonrpc import ABSENT, failure, success
 from broker.wire.octet.contract import METHODS
 from broker.wire.octet.model_table import METHOD_MODELS, params_model
 from broker.wire.octet.negotiation import Selection
 from broker.wire.octet.schema import check
 from broker.wire.quoting import quote
-
-Id: TypeAlias = int | str
-NO_SUCH_TOOL: Final = "conformance-no-such-tool"
 
 
 @define
@@ -40,70 +34,33 @@ Handler: TypeAlias = Callable[[Incoming], dict[str, Any] | None]
 """Gives the result; ``None`` answers nothing for now. A :class:`BrokerError` is answered with its row."""
 
 
-@define(eq=False)
-class OctetPeer:
-    """The process and everything said so far. ``handlers`` answer the extension's requests by method.
+@define(eq=False, kw_only=True)
+class OctetPeer(Peer):
+    """The process and everything said so far. ``handlers`` answer the extension's requests by method."""
 
-    ``may_end`` says that the process has been asked to end, ``blamed`` that its silence is a finding already.
-    """
+    rules: ClassVar[WireRules] = WireRules(one_line="octet.canonical.no-whitespace")
 
-    probe: Probe = field(init=False)
-    findings: Findings
     handlers: dict[str, Handler] = field(factory=dict)
     notices: list[Incoming] = field(factory=list)
     selection: Selection | None = None
     bound: int = MAX_FRAME_BYTES
-    workspace: str = ""
-    may_end: bool = False
-    blamed: bool = False
-    calls: dict[tuple[type, Id], Call] = field(factory=dict)
-    _next_id: int = 1
-    _seen_ids: set[tuple[type, Id]] = field(factory=set)
     _outstanding: int = 0
-    _initialized: bool = False
-    _outgoing: list[bytes] = field(factory=list)
     _early: list[dict[str, Any]] = field(factory=list)
-    _joiner: Joiner = field(factory=Joiner)
 
     # -- what the host says --------------------------------------------------------------------------------------------
 
-    def prepare(self, method: str, params: Any, request_id: Id | None = None) -> tuple[Call, bytes]:
-        """A request with its frame, LF included, that is not written yet."""
-        if request_id is None:
-            request_id = self._next_id
-            self._next_id += 1
-        call = Call(request_id, method, self.probe.now)
-        self.calls[type(request_id), request_id] = call
-        return call, canonical.encode(request(request_id, method, params)) + b"\n"
-
-    async def request(self, method: str, params: Any, request_id: Id | None = None) -> Call:
-        """Send a request."""
-        call, data = self.prepare(method, params, request_id)
-        await self.probe.write(data)
-        return call
+    def encode(self, message: dict[str, Any]) -> bytes:
+        """The frame of a message, LF included."""
+        return canonical.encode(message) + b"\n"
 
     def select(self, selection: Selection) -> None:
         """From here on ``selection`` is the contract; what came behind the answer to ``initialize`` is looked at."""
         self.selection = selection
+        self.ready = True
         self.bound = selection.limits.max_frame_bytes
         early, self._early = self._early, []
         for message in early:
             self._on_method(message)
-
-    async def notify(self, method: str, params: Any) -> bool:
-        """Send a notification."""
-        return await self.probe.write(canonical.encode(notification(method, params)) + b"\n")
-
-    async def answered(self, call: Call, seconds: float) -> bool:
-        """Wait for the answer to ``call``."""
-        await self.flush()
-        return await self.probe.until(lambda: call.answer is not None, seconds)
-
-    async def ask(self, method: str, params: Any, seconds: float, request_id: Id | None = None) -> Call:
-        """Send a request and wait for its answer."""
-        call = await self.request(method, params, request_id)
-        await self.answered(call, seconds)
-        return call
 
     async def settle(self, seconds: float, most: float) -> None:
         """Let the extension say what it has to say: wait until it has been silent for ``seconds``."""
@@ -115,40 +72,19 @@ class OctetPeer:
             if self.probe.last_output_at == before and not self._outgoing:
                 return
 
-    async def flush(self) -> None:
-        """Write the answers that are due."""
-        while self._outgoing:
-            data = b"".join(self._outgoing)
-            self._outgoing.clear()
-            await self.probe.write(data)
-
-    def send_soon(self, frame: bytes) -> None:
-        """Have a frame (without LF) written as soon as may be, in the order of these calls."""
-        self._outgoing.append(frame + b"\n")
-        if len(self._outgoing) == 1:
-            self.probe.run_soon(self.flush())
-
     def answer_incoming(self, incoming: Incoming, result: dict[str, Any]) -> None:
         """Answer a request of the extension's that its handler left open."""
         if incoming.id is not None:
             self._outstanding -= 1
-            self.send_soon(canonical.encode(success(incoming.id, result)))
+            self.send_soon(self.encode(success(incoming.id, result)))
 
     def refuse_incoming(self, incoming: Incoming, name: str, data: Any = ABSENT) -> None:
         """Answer a request of the extension's with a row of the error table."""
         if incoming.id is not None:
             self._outstanding -= 1
-            self.send_soon(canonical.encode(failure(incoming.id, name, data)))
+            self.send_soon(self.encode(failure(incoming.id, name, data)))
 
     # -- what the extension says ---------------------------------------------------------------------------------------
-
-    def receive_line(self, line: bytes) -> None:
-        """One line of its output, without LF."""
-        for whole, joined in self._joiner.feed(line):
-            if joined:
-                what = f"one value over several lines: {quote(whole)}"
-                self.findings.failed("octet.canonical.no-whitespace", what)
-            self._receive_line(whole)
 
     def _receive_line(self, line: bytes) -> None:
         found = read_line(line, self.bound)
@@ -157,40 +93,11 @@ class OctetPeer:
         if found.understood and isinstance(found.value, dict):
             self._receive(found.value)
 
-    def receive_rest(self, rest: bytes) -> None:
-        """What its output ended with, without LF."""
-        self.findings.failed("octet.framing.lf-terminated", f"the output ends without LF: {quote(rest)}")
-        self.receive_line(rest)
-
     def _receive(self, message: dict[str, Any]) -> None:
         if isinstance(message.get("method"), str):
             self._on_method(message)
         elif "result" in message or "error" in message:
             self._on_answer(message)
-
-    def _on_answer(self, message: dict[str, Any]) -> None:
-        found = message.get("id")
-        shown = quote(repr(found))
-        call = self.calls.get((type(found), found)) if isinstance(found, (int, str)) else None
-        if call is None:
-            alike = [one for one in self.calls.values() if str(one.id) == str(found)]
-            alike = alike or [one for one in self.calls.values() if one.answer is None and found is None]
-            if not alike:
-                self.findings.failed("octet.envelope.response-unknown-id", f"an answer to id {shown}, nothing has it")
-                return
-            call = alike[0]
-            self.findings.failed(
-                "octet.envelope.id-exact", f"{call.method} with id {call.id!r} was answered as {shown}"
-            )
-        if call.answer is not None:
-            late = self.probe.now - call.answered_at
-            self.findings.failed(
-                "octet.method.answered-once", f"{call.method} (id {call.id!r}) was answered again {late:.3f} s later"
-            )
-            return
-        call.answer, call.answered_at = message, self.probe.now
-        if call.method == "initialize":
-            self._initialized = True
 
     def _on_method(self, message: dict[str, Any]) -> None:
         if self._initialized and self.selection is None:
@@ -204,7 +111,8 @@ class OctetPeer:
             )
         incoming = Incoming(method, params, request_id if isinstance(request_id, (int, str)) else None, self.probe.now)
         if incoming.id is not None:
-            self._note_id(incoming)
+            self._note_id(incoming.id, shown)
+            self._count(incoming)
         if not self._initialized:
             self.refuse_incoming(incoming, "unknown_method", {"method": method[:128]})
             return
@@ -245,14 +153,7 @@ class OctetPeer:
             return False
         return self.selection is None or method in self.selection.methods
 
-    def _note_id(self, incoming: Incoming) -> None:
-        assert incoming.id is not None
-        key = (type(incoming.id), incoming.id)
-        if key in self._seen_ids:
-            self.findings.failed(
-                "octet.method.id-reuse", f"{quote(incoming.method)} has the id {incoming.id!r}, which was used before"
-            )
-        self._seen_ids.add(key)
+    def _count(self, incoming: Incoming) -> None:
         self._outstanding += 1
         if self._outstanding > MAX_EXTENSION_REQUESTS_OUTSTANDING:
             self.findings.failed(

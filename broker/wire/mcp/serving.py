@@ -2,11 +2,13 @@
 
 What a compatible server must do and may count on is in the odek notes, section 11: only protocol lines on stdout, ids
 echoed unchanged, every answer one bounded line, notifications never answered, ``tools/list`` answered whenever asked.
+Lone surrogates of any text become U+FFFD.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -18,12 +20,14 @@ from broker.limits import MAX_INPUT_SCHEMA_BYTES, MAX_REQUEST_BYTES, RESPONSE_BY
 from broker.wire.framing import LineFramer
 from broker.wire.mcp.names import name_problem
 from broker.wire.mcp.settings import PROTOCOL_VERSION, PROTOCOL_VERSIONS
+from broker.wire.quoting import scalar
 
 _PARSE_ERROR: Final = -32700
 _INVALID_REQUEST: Final = -32600
 _METHOD_NOT_FOUND: Final = -32601
 _INVALID_PARAMS: Final = -32602
 _INTERNAL_ERROR: Final = -32603
+_NOT_ASCII: Final = re.compile("[^\x00-\x7f]+")
 
 
 @frozen
@@ -213,8 +217,10 @@ class ServerPeer:
         self._send({"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": message}})
 
     def _send(self, message: dict[str, Any], tool: str | None = None) -> None:
-        # ASCII only: no encoding, and no lone surrogate in a tool's text, can break the line.
-        line = json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
+        # Strings stand in it as they are, so that one look makes all of them whole: strict clients refuse half a pair.
+        text = scalar(json.dumps(message, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
+        # ASCII only: no encoding, and no other character that ends a line somewhere, can break the line.
+        line = _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text).encode()
         if len(line) > self._max_line_bytes:
             raise ResourceExhaustedError(
                 f"the answer of {tool or 'the server'} is a line of {len(line)} bytes, over {self._max_line_bytes}",
