@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,11 @@ from broker.cli.exit_codes import FAILURE, OK
 from broker.cli.sources import Source, load_all, load_one
 from broker.errors import SetupError, UsageError
 from broker.limits import CONFORM_ANSWER_MS, CONFORM_TOTAL_MS
+from broker.wire.suggestion import suggestion
 
 # What judges is loaded when something is to be judged: every other command starts without it.
 if TYPE_CHECKING:
-    from broker.conform import ConformSettings
+    from broker.conform import ConformSettings, Report
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -110,7 +112,19 @@ def conform(given: argparse.Namespace) -> int:
             given.junit.write_bytes(junit_xml(reports))
         except OSError as error:
             raise SetupError(f"{given.junit} cannot be written: {error.strerror}", path=str(given.junit)) from error
+    if given.host is None and not any(report.failed for report in reports):
+        _require_used(given, reports)
     return FAILURE if any(report.failed for report in reports) else OK
+
+
+def _require_used(given: argparse.Namespace, reports: Sequence[Report]) -> None:
+    """Raise :class:`UsageError` for an option about a tool or a topic that nothing judged has."""
+    usable = {one for report in reports for one in report.usable}
+    for option, names, what in (("--call", given.calls, "tool"), ("--event", given.events, "topic subscribed to")):
+        known = [name for kind, name in sorted(usable) if kind == option]
+        for name, _ in names:
+            if (option, name) not in usable and not (option == "--call" and given.no_calls):
+                raise UsageError(f"{option} {name}: nothing judged has such a {what}{suggestion(name, known)}")
 
 
 def _targets(given: argparse.Namespace) -> list[Source]:

@@ -177,6 +177,7 @@ class ExtensionBench(Bench[P]):
         """What ``tool`` is called with; nothing if it is not to be called."""
         if not self.settings.allow_calls:
             return ()
+        self.findings.has_use("--call", tool.name)
         return self.settings.calls.get(tool.name) or (make_arguments(tool.parameters),)
 
     def sync_params(self, peer: P) -> dict[str, Any] | None:

@@ -89,4 +89,12 @@ async def _examine(target: Target, settings: ConformSettings, guard: OrphanGuard
     except TimeoutError:
         reason = f"not reached within {settings.total_ms / 1000:g} s"
         findings.skipped(reason, *(rule.id for rule in rules_of(family)))
-    return Report(target.name, path, kind, findings.results(settings.rules), time.monotonic() - started)
+    return Report(
+        target.name,
+        path,
+        kind,
+        findings.results(settings.rules),
+        time.monotonic() - started,
+        tuple(findings.remarks),
+        frozenset(findings.usable),
+    )

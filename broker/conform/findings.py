@@ -50,6 +50,16 @@ class Findings:
         self._rules = {rule.id: rule for rule in rules}
         self._entries = {rule.id: _Entry() for rule in rules}
         self._redactor = Redactor(secret_values(os.environ))
+        self.remarks: list[str] = []
+        self.usable: set[tuple[str, str]] = set()
+
+    def remark(self, text: str) -> None:
+        """Something its author should know that is no matter of a rule; safe to print."""
+        self._add(self.remarks, text)
+
+    def has_use(self, option: str, name: str) -> None:
+        """What ``option``, such as ``--call``, gives for ``name`` has, or would have, its use."""
+        self.usable.add((option, name))
 
     def passed(self, rule_id: str, note: str = "") -> None:
         """The rule was kept, as seen once."""

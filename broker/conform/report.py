@@ -18,7 +18,8 @@ class Report:
     """What was found out about one program.
 
     ``target`` is its name, ``path`` where it is from, ``kind`` what it was judged as (such as ``octet 0.3``), and
-    ``seconds`` how long that took.
+    ``seconds`` how long that took. ``remarks`` are what its author should know besides, and ``usable`` the options,
+    each with its name, such as ``("--event", "bus.todo.added")``, that have a use for it.
     """
 
     target: str
@@ -26,6 +27,8 @@ class Report:
     kind: str
     findings: tuple[Finding, ...]
     seconds: float
+    remarks: tuple[str, ...] = ()
+    usable: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def failed(self) -> tuple[Finding, ...]:
@@ -54,6 +57,7 @@ class Report:
                 "pass": len(self.passed),
                 "skip": len(self.skipped),
             },
+            "remarks": list(self.remarks),
             "findings": [
                 {
                     "rule": finding.rule.id,
@@ -79,6 +83,8 @@ class Report:
                 yield from _finding_lines(finding)
         else:
             yield from self._skips()
+        for remark in self.remarks:
+            yield f"  note  {remark}"
         yield (
             f"  {len(self.failed)} failed, {len(self.passed)} passed, {len(self.skipped)} skipped"
             f" in {self.seconds:.1f} s"

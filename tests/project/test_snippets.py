@@ -24,6 +24,7 @@ ELSEWHERE = {
     "pip install": "installing is what the README's commands do, which are run as they are",
     "-m venv": "the same",
     ".venv/bin/activate": "the same",
+    "--host": "tests/conform/test_hosts.py runs it, which takes its time",
     "--inspect": "needs a terminal; tests/cli runs it on one",
 }
 

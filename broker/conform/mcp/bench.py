@@ -114,6 +114,7 @@ class McpBench(Bench[McpPeer]):
         """What ``tool`` is called with; nothing unless it only reads or its caller was named."""
         if not self.settings.allow_calls:
             return ()
+        self.findings.has_use("--call", tool["name"])
         given = self.settings.calls.get(tool["name"])
         if given:
             return given

@@ -138,6 +138,9 @@ async def _new_topics(bench: OctetBench, peer: OctetPeer, host: BusHost) -> None
         bench.findings.skipped("it subscribes to no topic of others", rule, "octet.bus.events-read")
         return
     for topic in foreign:
+        bench.findings.has_use("--event", topic)
+        if topic not in bench.settings.events:
+            bench.findings.remark(f"{topic} got no events, as nobody knows their payload: give --event {topic} JSON")
         before = len(host.subscriptions)
         host.publish_foreign(topic, _fields(bench.settings.events.get(topic, {"note": "x"})), None)
         await peer.flush()
@@ -176,7 +179,8 @@ async def _flood(bench: OctetBench, peer: OctetPeer, host: BusHost) -> None:
     topics = [topic for topic in _foreign(bench, host) if topic in host.subscribed]
     if not topics or peer.blamed:
         return
-    topic = topics[0]
+    topic = min(topics, key=lambda one: one not in bench.settings.events)
+    written = peer.probe.stderr_bytes
     payload = bench.settings.events.get(topic)
     fields = _fields(payload or {"note": "x"})
     host.publish_foreign(topic, fields, None)
@@ -200,3 +204,6 @@ async def _flood(bench: OctetBench, peer: OctetPeer, host: BusHost) -> None:
         bench.no_answer(peer, rule, f"a request after {what}", seconds)
         return
     bench.findings.passed(rule, what)
+    if payload is not None and peer.probe.stderr_bytes > written:
+        last = peer.probe.stderr_tail.rpartition("\n")[2]
+        bench.findings.remark(f"while {what} came it wrote to stderr, lastly: {last}")

@@ -186,6 +186,7 @@ def _ended(peer: OctetPeer, stream_id: str) -> bool:
 async def _stream(bench: OctetBench, peer: OctetPeer, provider: str, model: str) -> bool:
     findings, seconds, stream_id = bench.findings, bench.settings.answer_seconds, f"conformance-{secrets.token_hex(4)}"
     request = bench.settings.calls.get(f"{provider}/{model}", (_QUESTION,))[0]
+    findings.has_use("--call", f"{provider}/{model}")
     params = {"stream_id": stream_id, "provider_id": provider, "model_id": model, "request": request}
     call = await peer.ask("provider/stream", params, seconds)
     if call.answer is None:
