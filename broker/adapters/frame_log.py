@@ -13,7 +13,7 @@ from attrs import define, field
 
 from broker.errors import SetupError
 from broker.host import ProcessLink, Session
-from broker.host.recording import Header, Kind, RecordedEntry, said, started
+from broker.host.recording import END, Header, Kind, RecordedEntry, said, started
 from broker.limits import MAX_RECORDED_LINE_BYTES, MAX_RECORDING_BYTES
 from broker.wire.odek.events.redaction import Redactor, secret_values
 
@@ -114,10 +114,19 @@ class FrameLog:
     # -- the file ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Write what is left and close the file. Idempotent; see :attr:`failure` afterwards."""
+        """Write what is left, and the end, and close the file. Idempotent; see :attr:`failure` afterwards.
+
+        A file in which nothing was recorded is taken away again.
+        """
+        if self._file.closed:
+            return
         for link, kind in list(self._lines):
             self._end(link, kind)
         try:
+            if self._session is None:
+                os.unlink(self.path)
+            elif self.failure is None:
+                self._write(END)
             self._file.close()
         except OSError as error:
             self._fail(error)

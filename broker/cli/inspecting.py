@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker.bus import BusStatistics
-from broker.errors import BrokerError, UsageError
+from broker.errors import BrokerError, InternalError, UsageError
 from broker.host import Session, records
 from broker.inspector import Inspection
 
@@ -66,6 +66,9 @@ class InspectorView:
             self._app.exit()
 
     async def ended(self) -> None:
-        """Wait until the terminal is as it was; raises what the drawing failed with."""
-        if self._running is not None:
+        """Wait until the terminal is as it was; raises :class:`InternalError` when the drawing failed."""
+        if self._running is not None and self._app is not None:
             await self._running
+            if self._app.return_code:
+                # textual has shown the traceback itself.
+                raise InternalError("the inspector failed while it drew; please report it")

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first asks for an orderly end, the second ends the program at once."""
+"""Ctrl-C, SIGTERM and a closed terminal: the first asks for an orderly end, the second ends the program at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def interrupts(ask: Callable[[], object]) -> Iterator[None]:
         asked = True
         loop.call_soon_threadsafe(ask)
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:

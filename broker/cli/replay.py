@@ -65,6 +65,7 @@ async def _play(replayed: Replay, view: View, speed: float | None) -> None:
             "entries": len(replayed.entries),
             "compared": replayed.compared,
             "differences": len(replayed.differences),
+            "complete": replayed.complete,
         }
     )
 
@@ -84,7 +85,8 @@ def _record(difference: Difference) -> dict[str, Any]:
         "reason": difference.problem,
     }
     if difference.entry is not None:
-        record["at_ms"] = difference.entry.at_ms
+        entry = difference.entry
+        record.update(line=entry.line_number, at_ms=entry.at_ms, what=entry.what)
     return record
 
 

@@ -1,16 +1,16 @@
 """The format of a recorded session, ``broker-recording/v1``: one JSON object a line, secrets taken out.
 
-The first line is the header. Every further one is an entry: what one process was started as, each frame it sent and
-heard, its stderr, and how its streams and its life ended, with the milliseconds since the recording began. A frame
-stands there as JSON where that gives its bytes back, else as text. Arguments and environment of a process are no part
-of it, and neither is what a host's own code did.
+The first line is the header, the last one the end, unless the recording was cut. Every other one is an entry: what one
+process was started as, each frame it sent and heard, its stderr, and how its streams and its life ended, with the
+milliseconds since the recording began. A frame stands there as JSON where that gives its bytes back, else as text.
+Arguments and environment of a process are no part of it, and neither is what a host's own code did.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import cattrs
 from attrs import evolve, field, frozen
@@ -52,6 +52,8 @@ def _strict_converter() -> cattrs.Converter:
 
 _CONVERTER: Final = _strict_converter()
 _ABSENT: Final = object()
+END: Final = b'{"kind":"end"}\n'
+"""The last line of a recording that was not cut."""
 _CALLS: Final = ("tool/call", "tools/call")
 
 
@@ -73,7 +75,7 @@ class RecordedEntry:
 
     ``frame`` is a frame as JSON, or ``text`` what cannot be one, without LF. ``length`` is how many bytes a line had
     that was cut; ``invalid`` says that they were no UTF-8, ``torn`` that no LF followed. ``status`` is how it exited,
-    ``manifest`` or ``server`` what it was started as.
+    ``manifest`` or ``server`` what it was started as. ``line_number`` is where it stood in a file it was read from.
     """
 
     at_ms: int
@@ -88,6 +90,15 @@ class RecordedEntry:
     status: int | None = None
     manifest: Manifest | None = None
     server: ServerConfig | None = None
+    line_number: int = field(default=0, eq=False)
+
+    @property
+    def what(self) -> str:
+        """In a word or two, which line this is: the method of a frame, or what it answers."""
+        if not self.is_frame or not isinstance(self.frame, dict):
+            return self.kind
+        method, number = self.frame.get("method"), self.frame.get("id")
+        return str(method) if method is not None else f"answer to {number!r}"
 
     @property
     def is_frame(self) -> bool:
@@ -146,8 +157,16 @@ def said(
     return evolve(entry, text=text, length=length if cut else None, invalid=invalid)
 
 
-def read_recording(data: bytes, *, path: str) -> tuple[Header, tuple[RecordedEntry, ...]]:
-    """The header and the entries of a file; a last line without its LF was torn, and is left out.
+class Recorded(NamedTuple):
+    """A recording that was read. ``complete`` says that it was not cut: its last line is the end."""
+
+    header: Header
+    entries: tuple[RecordedEntry, ...]
+    complete: bool
+
+
+def read_recording(data: bytes, *, path: str) -> Recorded:
+    """What a file holds; a last line without its LF was torn, and is left out.
 
     Raises :class:`~broker.errors.SetupError` that names the first wrong line and what is wrong with it.
     """
@@ -159,8 +178,10 @@ def read_recording(data: bytes, *, path: str) -> tuple[Header, tuple[RecordedEnt
         raise SetupError(f"{path}: no recording: its first line does not say {RECORDING_SCHEMA}", path=path)
     if type(header.get("workspace")) is not str or type(header.get("recorded_at_ms")) is not int:
         raise SetupError(f"{path}: line 1: needs workspace and recorded_at_ms", path=path)
-    entries = tuple(_entry(_read(line, path, number), path, number) for number, line in enumerate(lines[1:], 2))
-    return Header(header["recorded_at_ms"], header["workspace"]), entries
+    numbered = [(number, _read(line, path, number)) for number, line in enumerate(lines[1:], 2)]
+    complete = bool(numbered) and numbered[-1][1] == {"kind": "end"}
+    entries = tuple(_entry(shown, path, number) for number, shown in (numbered[:-1] if complete else numbered))
+    return Recorded(Header(header["recorded_at_ms"], header["workspace"]), entries, complete)
 
 
 def _entry(shown: Mapping[str, Any], path: str, number: int) -> RecordedEntry:
@@ -210,6 +231,7 @@ def _entry(shown: Mapping[str, Any], path: str, number: int) -> RecordedEntry:
         status=status,
         manifest=manifest,
         server=server,
+        line_number=number,
     )
 
 

@@ -163,10 +163,12 @@ def describe(record: dict[str, Any]) -> str:
     elif kind == "exited":
         text = f"{record['extension']} exited with status {record['status']}: {record['reason']}"
     elif kind == "difference":
-        where = f" at {record['path']}" if record["path"] else ""
+        where = f", line {record['line']}, {record['at_ms']} ms, {record['what']}" if "line" in record else ""
+        where += f", at {record['path']}" if record["path"] else ""
         text = f"{record['extension']} (generation {record['generation']}){where}: {record['reason']}"
     elif kind == "replayed":
         text = f"{record['entries']} entries, {record['compared']} frames compared, {record['differences']} differ"
+        text += "" if record["complete"] else "; the recording was cut, and ends here"
     else:
         text = f"{record['extension']} [{record['source']}] {record['reason']}"
     return escape(f"{kind:<17} {text}")

@@ -16,7 +16,8 @@ from broker.errors import BrokerError
 from broker.inspector.event_page import EntryList
 from broker.inspector.form import Form, FormField, read_json
 from broker.inspector.inspection import InspectedRecord, Inspection, Tool
-from broker.inspector.tables import clock_time
+from broker.inspector.tables import clock_time, plain_title
+from broker.wire.quoting import escape
 
 CallTool: TypeAlias = Callable[[str, str, Any], Awaitable[dict[str, Any]]]
 
@@ -58,7 +59,7 @@ class CallPage(Horizontal):
         if tools != self._tools:
             self._tools = tools
             self.tools.clear_options()
-            self.tools.add_options(Text(f"{tool.owner} / {tool.name}") for tool in tools)
+            self.tools.add_options(Text(tool.shown) for tool in tools)
             if self.chosen not in tools:
                 self.chosen = None
                 self.query_one("#call", Button).disabled = True
@@ -72,7 +73,7 @@ class CallPage(Horizontal):
         """Show the form of a tool."""
         tool = self._tools[event.option_index]
         self.chosen, self._form = tool, Form.from_schema(tool.schema)
-        self.fields.border_title = f"arguments of {tool.owner} / {tool.name}"
+        self.fields.border_title = plain_title(f"arguments of {tool.shown}")
         self.state.update("")
         await self.fields.remove_children()
         await self.fields.mount(*self._widgets(tool))
@@ -81,14 +82,14 @@ class CallPage(Horizontal):
         (inputs.first() if inputs else self.query_one("#call")).focus()
 
     def _widgets(self, tool: Tool) -> list[Widget]:
-        widgets: list[Widget] = [Label(Text(tool.description), classes="tool-description")]
+        widgets: list[Widget] = [Label(Text(tool.about), classes="tool-description")]
         if self._form.problem is not None:
             widgets += [Label(self._form.problem, markup=False), TextArea("{}", id="json-arguments")]
         for number, field in enumerate(self._form.fields):
             mark = " *" if field.required else ""
             about = f"  {field.description}" if field.description else ""
             widgets += [
-                Label(Text.assemble((f"{field.name}{mark}", "bold"), f" ({field.type}){about}")),
+                Label(Text.assemble((f"{escape(field.name)}{mark}", "bold"), f" ({field.type}){about}")),
                 _entry(number, field),
             ]
         return widgets
@@ -120,14 +121,14 @@ class CallPage(Horizontal):
 
     async def _run(self, tool: Tool, arguments: Any) -> None:
         self.open_calls += 1
-        self.state.update(f"calling {tool.owner} / {tool.name} ({self.open_calls} open)")
+        self.state.update(f"calling {tool.shown} ({self.open_calls} open)")
         try:
             record = await self._call(tool.owner, tool.name, arguments)
         finally:
             self.open_calls -= 1
         how = "answered" if record["ok"] else "failed"
         others = f" ({self.open_calls} open)" if self.open_calls else ""
-        self.state.update(f"{tool.owner} / {tool.name} {how}{others}")
+        self.state.update(f"{tool.shown} {how}{others}")
 
 
 def _entry(number: int, field: FormField) -> Widget:
@@ -135,7 +136,7 @@ def _entry(number: int, field: FormField) -> Widget:
     name = f"field-{number}"
     if not choices:
         return Input(field.default, placeholder="" if field.required else "left out", id=name)
-    options = [(Text(choice), choice) for choice in choices]
+    options = [(Text(escape(choice)), choice) for choice in choices]
     if field.default in choices:
         return Select(options, value=field.default, prompt="left out", id=name)
     return Select(options, prompt="left out", id=name)

@@ -15,6 +15,7 @@ from broker.inspector.inspection import InspectedRecord, Inspection
 from broker.inspector.search import Search
 from broker.inspector.tables import KeyedTable, clock_time
 from broker.limits import MAX_INSPECTED_RECORDS
+from broker.wire.quoting import escape
 
 _SURPLUS = MAX_INSPECTED_RECORDS // 4
 _STYLES = {"refused": "red", "diagnostic": "yellow", "exited": "red", "call": "cyan", "event": ""}
@@ -152,7 +153,9 @@ class RefusalPage(Vertical):
 
 
 def _text(content: str | Text, entry: InspectedRecord) -> Text:
-    return content if isinstance(content, Text) else Text(content, style=_STYLES.get(entry.kind, ""), no_wrap=True)
+    return (
+        content if isinstance(content, Text) else Text(escape(content), style=_STYLES.get(entry.kind, ""), no_wrap=True)
+    )
 
 
 def _event_cells(entry: InspectedRecord) -> tuple[str | Text, ...]:

@@ -104,6 +104,16 @@ class Tool:
     description: str
     schema: Any
 
+    @property
+    def shown(self) -> str:
+        """Owner and name, safe to print."""
+        return escape(f"{self.owner} / {self.name}")
+
+    @property
+    def about(self) -> str:
+        """The description, safe to print; its line ends stay."""
+        return "\n".join(escape(line) for line in self.description.split("\n"))
+
 
 class Inspection:
     """What is known of one session. Give it every record with :meth:`note`; read the rest when it is to be shown.

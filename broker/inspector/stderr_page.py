@@ -9,6 +9,7 @@ from textual.containers import Horizontal
 from textual.widgets import OptionList, RichLog
 
 from broker.inspector.inspection import Inspection
+from broker.inspector.tables import plain_title
 
 
 class StderrPage(Horizontal):
@@ -52,7 +53,7 @@ class StderrPage(Horizontal):
     def choose(self, event: OptionList.OptionHighlighted) -> None:
         """Show another extension's lines."""
         self.chosen = self._names[event.option_index]
-        self.log_view.border_title = f"stderr of {self.chosen}"
+        self.log_view.border_title = plain_title(f"stderr of {self.chosen}")
         self._lines = ()
         self.log_view.clear()
         self.show()

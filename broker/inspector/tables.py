@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rich.text import Text
+from textual import markup
 from textual.widgets import DataTable
 
 from broker.wire.quoting import escape
@@ -45,6 +46,11 @@ class KeyedTable(DataTable[Text]):
 def cell(content: str | Text) -> Text:
     """What a table shows for ``content``: no markup, no control characters."""
     return content if isinstance(content, Text) else Text(escape(content), no_wrap=True)
+
+
+def plain_title(text: str) -> str:
+    """A title for a border, where textual reads markup: ``text`` with none in it."""
+    return markup.escape(escape(text))
 
 
 def clock_time(unix_ms: int) -> str:

@@ -94,9 +94,15 @@ class Replay:
     """
 
     def __init__(
-        self, header: Header, entries: tuple[RecordedEntry, ...], *, services: HostServices | None = None
+        self,
+        header: Header,
+        entries: tuple[RecordedEntry, ...],
+        *,
+        complete: bool = True,
+        services: HostServices | None = None,
     ) -> None:
         self.header: Header = header
+        self.complete: bool = complete
         self.entries: tuple[RecordedEntry, ...] = entries
         self.clock: ManualClock = ManualClock(unix_ms=header.recorded_at_ms)
         self.differences: list[Difference] = []
@@ -129,8 +135,8 @@ class Replay:
                 limit="MAX_RECORDING_BYTES",
                 maximum=MAX_RECORDING_BYTES,
             )
-        header, entries = read_recording(data, path=str(path))
-        return cls(header, entries, services=services)
+        header, entries, complete = read_recording(data, path=str(path))
+        return cls(header, entries, complete=complete, services=services)
 
     def run(self) -> list[Difference]:
         """Play everything; gives every difference, in the order they were found."""
@@ -139,7 +145,10 @@ class Replay:
         return self.differences
 
     def play(self) -> Iterator[RecordedEntry]:
-        """Play entry by entry, each given after it was played; the session is closed at the end."""
+        """Play entry by entry, each given after it was played; the session is closed at the end.
+
+        Of a recording that was cut (``complete`` is false) nobody knows what came then: it stops there.
+        """
         for entry in self.entries:
             if (left := entry.at_ms - self.clock.monotonic_ms()) > 0:
                 self.driver.advance(left)
@@ -149,6 +158,8 @@ class Replay:
             if entry.kind == "heard":
                 self._compare(entry, track)
             yield entry
+        if not self.complete:
+            return
         for (name, number), track in self._tracks.items():
             for line in (*track.process.unseen[False], *track.process.unseen[True]):
                 self._surplus(name, number, line)

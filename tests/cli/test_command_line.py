@@ -361,7 +361,7 @@ def test_output_that_the_terminal_cannot_show_is_escaped(broker: Broker, rogue: 
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_shuts_down_in_order(rogue: Any, gone: Any, workspace: Path, number: int) -> None:
     path = rogue("os.write(2, b'pid %d\\n' % os.getpid()); " + PID)
     with subprocess.Popen(

@@ -40,7 +40,8 @@ def test_what_was_recorded_is_replayed_without_the_extension(tmp_path: Path) -> 
     as_json = broker("replay", file, "--json", "--speed", "1000")
     end = json.loads(as_json.stdout.splitlines()[-1])
     assert (as_json.returncode, end["kind"], end["differences"]) == (0, "replayed", 0)
-    assert end["entries"] == len(file.read_text().splitlines()) - 1
+    assert end["complete"] is True
+    assert end["entries"] == len(file.read_text().splitlines()) - 2  # without the header and the end
 
 
 def test_a_difference_is_told_and_is_a_failure(tmp_path: Path) -> None:
@@ -50,14 +51,37 @@ def test_a_difference_is_told_and_is_a_failure(tmp_path: Path) -> None:
     replayed = broker("replay", file, "--json")
     (difference,) = [one for one in map(json.loads, replayed.stdout.splitlines()) if one["kind"] == "difference"]
     del difference["at_ms"]
+    lines = file.read_text().splitlines()
+    assert '"sequence":9' in lines[difference.pop("line") - 1]
     assert difference == {
         "kind": "difference",
         "extension": "hello",
         "generation": 1,
         "path": "$.result.sequence",
         "reason": "recorded '9', observed '1'",
+        "what": "answer to 2",
     }
     assert replayed.returncode == 1
+
+
+def test_a_recording_that_was_cut_is_played_as_far_as_it_goes(tmp_path: Path) -> None:
+    file = tmp_path / "r.jsonl"
+    broker("record", file, EXAMPLES / "hello", "--for", "1", "--call", "hello", "greet", "{}")
+    file.write_bytes(file.read_bytes()[:-60])
+    replayed = broker("replay", file)
+    assert (replayed.returncode, replayed.stderr) == (0, "")
+    *shown, last = replayed.stdout.splitlines()
+    assert last.endswith(" 0 differ; the recording was cut, and ends here")
+    assert not any("no answer" in line or "acknowledged" in line for line in shown)
+
+
+def test_a_run_that_starts_nothing_leaves_no_recording(tmp_path: Path) -> None:
+    file = tmp_path / "r.jsonl"
+    servers = tmp_path / "servers.json"
+    servers.write_text('{"mcp_servers": {"none": {"command": "/no/such/program"}}}')
+    for _ in range(2):
+        assert broker("record", file, servers, "--for", "1").returncode == 3
+        assert not file.exists()
 
 
 def test_a_recording_that_exists_is_not_overwritten(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from textual.widgets import Button, Input, OptionList, TabbedContent
 
 from broker import Field
 from broker.errors import ResourceExhaustedError
+from broker.inspector import Tool
 from broker.inspector.app import InspectorApp
 from broker.inspector.tables import KeyedTable
 
@@ -254,3 +255,31 @@ def test_a_key_ends_it(world: World, key: str) -> None:
         assert not app.is_running
 
     play(world, scene)
+
+
+@pytest.mark.parametrize("name", ["[/red]", "[link=x]y", "a\u202eb\x1b[31m", "\\[x]"])
+def test_a_tools_name_is_text_and_nothing_else(world: World, name: str) -> None:
+    class Odd(type(world.inspection)):  # type: ignore[misc]
+        def tools(self) -> list[Tool]:
+            return [Tool("greeter", name, "\u202e[/b] [red]x\nsecond", {"type": "object"})]
+
+    world.inspection.__class__ = Odd
+
+    async def scene(app: InspectorApp, pilot: Pilot[None]) -> None:
+        await pilot.press("5")
+        await until(pilot, lambda: isinstance(app.focused, OptionList))
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: isinstance(app.focused, Button))
+        await pilot.press("enter")
+        await until(pilot, lambda: len(rows(app, "call-list")) == 1)
+        drawn = app.export_screenshot()
+        assert "\u202e" not in drawn and "\x1b" not in drawn
+        assert app.return_code is None
+
+    async def call(owner: str, tool: str, arguments: Any) -> dict[str, Any]:
+        assert tool == name
+        record = {"kind": "call", "extension": owner, "tool": tool, "ok": True, "content": []}
+        world.inspection.note(record)
+        return record
+
+    play(world, scene, call)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.errors import SetupError
-from broker.host.recording import Header, RecordedEntry, read_recording
+from broker.host.recording import END, Header, RecordedEntry, read_recording
 from broker.wire.octet.manifest import parse_manifest
 from broker.wire.odek.config import ServerConfig
 
@@ -39,7 +39,7 @@ SERVER = ServerConfig(name="files", source="operator", command="files-server", a
 
 
 def recording(*entries: RecordedEntry) -> bytes:
-    return HEADER.line() + b"".join(entry.line() for entry in entries)
+    return HEADER.line() + b"".join(entry.line() for entry in entries) + END
 
 
 def test_the_lines_of_a_recording() -> None:
@@ -66,13 +66,16 @@ def test_what_is_written_is_read_back() -> None:
         RecordedEntry(at_ms=3, kind="stderr", name="files", number=2, text="going down"),
         RecordedEntry(at_ms=3, kind="exited", name="files", number=2, status=-9),
     )
-    assert read_recording(recording(*entries), path="r") == (HEADER, entries)
+    assert read_recording(recording(*entries), path="r") == (HEADER, entries, True)
     assert entries[2].is_frame and not entries[3].is_frame
 
 
 def test_a_torn_last_line_is_left_out() -> None:
     entry = RecordedEntry(at_ms=0, kind="input_closed", name="a", number=1)
-    assert read_recording(recording(entry) + entry.line()[:-1], path="r") == (HEADER, (entry,))
+    cut = HEADER.line() + entry.line() + entry.line()[:-1]
+    read = read_recording(cut, path="r")
+    assert read == (HEADER, (entry,), False)
+    assert read.entries[0].line_number == 2
 
 
 def entry(**members: Any) -> dict[str, Any]:
@@ -130,7 +133,7 @@ def test_what_is_no_recording_is_refused_with_its_line(lines: list[Any], problem
 )
 def test_whatever_a_file_holds_it_is_read_or_refused(lines: list[bytes]) -> None:
     try:
-        _, entries = read_recording(HEADER.line() + b"".join(line + b"\n" for line in lines), path="r")
+        _, entries, _ = read_recording(HEADER.line() + b"".join(line + b"\n" for line in lines), path="r")
     except SetupError as error:
         assert str(error).startswith("r: line ")
     else:
