@@ -59,7 +59,7 @@ def test_every_frame_of_a_process_in_order_and_how_it_ended(tmp_path: Path) -> N
         ("heard", None),
     ]
     kinds = [kind for kind, _ in shown]
-    # Which of the two pipes ends first, and whether the exit is seen before the end of the output, is the system's to say.
+    # Which pipe ends first, and whether the exit is seen before the end of the output, is the system's to say.
     assert kinds[-1] == "exited"
     assert [kinds.count(kind) for kind in ("input_closed", "exited")] == [1, 1]
     assert kinds.count("output_closed") <= 1
