@@ -12,7 +12,7 @@ from broker.adapters.guard import OrphanGuard
 from broker.conform.feature.bench import FeatureBench
 from broker.conform.feature.conduct import conduct as conduct_feature
 from broker.conform.findings import Findings
-from broker.conform.mcp.bench import McpBench, resolve_command
+from broker.conform.mcp.bench import McpBench, directory_of, resolve_command
 from broker.conform.mcp.conduct import conduct as conduct_mcp
 from broker.conform.octet.bench import OctetBench
 from broker.conform.octet.conduct import conduct as conduct_octet
@@ -62,11 +62,11 @@ async def examine_all(targets: Sequence[Target], settings: ConformSettings) -> l
 
 
 def _check_startable(target: Target, settings: ConformSettings) -> None:
+    if isinstance(target, ServerConfig):
+        resolve_command(target, directory_of(settings))
+        return
     with make_workspace(settings.workspace) as (workspace, _):
-        if isinstance(target, Manifest):
-            resolve_entrypoint(target, workspace)
-        else:
-            resolve_command(target, workspace)
+        resolve_entrypoint(target, workspace)
 
 
 async def _examine(target: Target, settings: ConformSettings, guard: OrphanGuard) -> Report:

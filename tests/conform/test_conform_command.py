@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -125,6 +129,27 @@ def test_a_server_of_a_configuration(
     assert "pass  odek.server.tools-call" in capsys.readouterr().out
     assert main(["conform", str(file), "--server", "right", "--no-calls", "--rule", "odek.server.tools-call"]) == 0
     assert "no tool is to be called" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("given", [(), ("--workspace", "place")], ids=["here", "workspace"])
+def test_a_relative_command_is_one_of_the_directory_the_server_runs_in(
+    given: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example = EXAMPLES / "log-analyzer"
+    root = tmp_path / "place" if given else tmp_path
+    server = root / "docs" / "examples" / "log-analyzer"
+    server.mkdir(parents=True)
+    for name in ("server.py", "build.log"):
+        shutil.copy(example / name, server / name)
+    python = root / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    path = shlex.quote(os.pathsep.join(filter(None, sys.path)))
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={path} exec "{sys.executable}" "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    rule = ("--rule", "odek.server.initialize-answered")
+    assert main(["conform", str(example / "servers.json"), *rule, *given]) == 0
+    assert "pass  odek.server.initialize-answered" in capsys.readouterr().out
 
 
 def test_the_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
