@@ -128,6 +128,15 @@ class Probe:
         tail = self.stderr_tail.replace("\n", " | ")
         return f"the process {how}" + (f"; stderr: {tail[-200:]}" if tail else "")
 
+    def waited(self, seconds: float) -> str:
+        """In words, how long something was waited for in vain: ``seconds``, or until nothing could come any more."""
+        ending = self.ending()
+        if self.exit_status is not None:
+            return f"before {ending}"
+        if self.output_ended:
+            return "before its output ended; the process still runs"
+        return f"within {seconds:g} s; {ending}"
+
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Have ``callback`` called once what is being done now is done."""
         self._loop.call_soon(callback)
