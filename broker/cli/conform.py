@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker.cli.arguments import json_argument, seconds
-from broker.cli.exit_codes import FAILURE, OK
+from broker.cli.exit_codes import FAILURE, OK, SETUP
 from broker.cli.sources import Source, load_all, load_one
 from broker.errors import SetupError, UsageError
 from broker.limits import CONFORM_ANSWER_MS, CONFORM_TOTAL_MS
+from broker.wire.quoting import escape
 from broker.wire.suggestion import suggestion
 
 # What judges is loaded when something is to be judged: every other command starts without it.
@@ -87,7 +88,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def conform(given: argparse.Namespace) -> int:
-    """Run it; 1 when a rule is broken."""
+    """Run it; 1 when a rule is broken, else 3 when something was not judged to the end."""
     from broker.conform import examine, junit_xml, reports_json
     from broker.conform.hostile.conduct import examine_host
 
@@ -112,9 +113,14 @@ def conform(given: argparse.Namespace) -> int:
             given.junit.write_bytes(junit_xml(reports))
         except OSError as error:
             raise SetupError(f"{given.junit} cannot be written: {error.strerror}", path=str(given.junit)) from error
-    if given.host is None and not any(report.failed for report in reports):
+    if given.host is None and not any(report.failed or report.cut_short for report in reports):
         _require_used(given, reports)
-    return FAILURE if any(report.failed for report in reports) else OK
+    for report in reports:
+        if report.cut_short is not None:
+            print(f"broker: {escape(report.target)}: not judged to the end: {report.cut_short}", file=sys.stderr)
+    if any(report.failed for report in reports):
+        return FAILURE
+    return SETUP if any(report.cut_short is not None for report in reports) else OK
 
 
 def _require_used(given: argparse.Namespace, reports: Sequence[Report]) -> None:
@@ -136,7 +142,7 @@ def _targets(given: argparse.Namespace) -> list[Source]:
     else:
         sources, warnings = load_all(given.paths)
     for name, text in warnings:
-        print(f"warning: {name}: {text}", file=sys.stderr)
+        print(f"warning: {escape(name)}: {escape(text)}", file=sys.stderr)
     if not sources:
         raise UsageError("nothing to judge: no server is enabled")
     return sources

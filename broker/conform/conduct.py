@@ -16,7 +16,7 @@ from broker.conform.mcp.bench import McpBench, directory_of, resolve_command
 from broker.conform.mcp.conduct import conduct as conduct_mcp
 from broker.conform.octet.bench import OctetBench
 from broker.conform.octet.conduct import conduct as conduct_octet
-from broker.conform.report import Report
+from broker.conform.report import CutShort, Report
 from broker.conform.rules import Family, check_ids, rules_of
 from broker.conform.settings import ConformSettings
 from broker.conform.workspace import make_workspace
@@ -78,6 +78,7 @@ async def _examine(target: Target, settings: ConformSettings, guard: OrphanGuard
     else:
         family, kind, path = Family.FEATURE, f"octet {target.api_version}", target.path
     findings = Findings(rules_of(family))
+    cut_short: CutShort | None = None
     try:
         async with asyncio.timeout(settings.total_ms / 1000):
             if isinstance(target, ServerConfig):
@@ -87,8 +88,9 @@ async def _examine(target: Target, settings: ConformSettings, guard: OrphanGuard
             else:
                 await conduct_feature(FeatureBench(manifest=target, settings=settings, findings=findings, guard=guard))
     except TimeoutError:
-        reason = f"not reached within {settings.total_ms / 1000:g} s"
-        findings.skipped(reason, *(rule.id for rule in rules_of(family)))
+        seconds = settings.total_ms / 1000
+        findings.not_reached(f"not reached within {seconds:g} s")
+        cut_short = CutShort(findings.count_not_reached(settings.rules), seconds)
     return Report(
         target.name,
         path,
@@ -97,4 +99,5 @@ async def _examine(target: Target, settings: ConformSettings, guard: OrphanGuard
         time.monotonic() - started,
         tuple(findings.remarks),
         frozenset(findings.usable),
+        cut_short,
     )

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from broker.cli.main import main
-from broker.conform import CATALOGUE
+from broker.conform import CATALOGUE, Family, rules_of
 from broker.wire.odek.config import ServerConfig
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
@@ -150,6 +150,67 @@ def test_a_relative_command_is_one_of_the_directory_the_server_runs_in(
     rule = ("--rule", "odek.server.initialize-answered")
     assert main(["conform", str(example / "servers.json"), *rule, *given]) == 0
     assert "pass  odek.server.initialize-answered" in capsys.readouterr().out
+
+
+def write_servers(file: Path, **commands: str) -> str:
+    """A configuration of servers that each run this Python code."""
+    servers = {name: {"command": sys.executable, "args": ["-I", "-S", "-c", code]} for name, code in commands.items()}
+    file.write_text(json.dumps({"mcp_servers": servers}), encoding="utf-8")
+    return str(file)
+
+
+def test_what_was_not_judged_to_the_end_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = [write_servers(tmp_path / "config.json", silent="import time; time.sleep(60)"), "--total-timeout", "0.2"]
+    assert main(["conform", *given]) == 3
+    shown = capsys.readouterr()
+    count = len(rules_of(Family.MCP))
+    assert shown.err == f"broker: silent: not judged to the end: {count} rules not reached within 0.2 s\n"
+    assert f"0 failed, 0 passed, {count} skipped" in shown.out
+    junit = tmp_path / "report.xml"
+    assert main(["conform", *given, "--json", "--junit", str(junit), "--rule", "odek.server.ping"]) == 3
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["reports"][0]["cut_short"] == {"rules": 1, "seconds": 0.2}
+    assert "1 rule not reached" in shown.err
+    root = ElementTree.fromstring(junit.read_bytes())
+    (suite,) = root
+    assert (root.get("errors"), suite.get("errors"), suite.get("tests"), len(suite)) == ("1", "1", "2", 2)
+    (error,) = root.iter("error")
+    assert error.get("message") == "1 rule not reached within 0.2 s"
+
+
+def test_a_broken_rule_outweighs_what_was_not_reached(
+    broken: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    servers = write_servers(tmp_path / "config.json", silent="import time; time.sleep(60)")
+    assert main(["conform", broken, servers, "--total-timeout", "2"]) == 1
+    assert "silent: not judged to the end" in capsys.readouterr().err
+
+
+def test_evidence_names_no_time_that_did_not_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    servers = write_servers(
+        tmp_path / "config.json",
+        ends="raise SystemExit(7)",
+        closes="import os, time; os.close(1); time.sleep(60)",
+    )
+    assert main(["conform", servers]) == 1
+    out = capsys.readouterr().out
+    assert "initialize: no answer before the process ended with status 7\n" in out
+    assert "initialize: no answer before its output ended; the process still runs\n" in out
+    assert "no answer within" not in out
+
+
+def test_paths_reach_no_terminal_raw(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = tmp_path / "od\x1b[31md"
+    directory.mkdir()
+    manifest = 'name = "subject"\nversion = "1.0.0"\napi_version = "0.3"\n[entrypoint]\ncommand = "/bin/false"\n'
+    (directory / "extension.toml").write_text(manifest, encoding="utf-8")
+    assert main(["conform", str(directory)]) == 1
+    assert main(["conform", "--host", "true \x1b[31m {path}", "--rule", "octet.bus.topic-form"]) == 0
+    shown = capsys.readouterr()
+    assert r"/od\x1b[31md/extension.toml" in shown.out
+    assert r"true (host) true \x1b[31m {path}" in shown.out
+    assert "warning: " in shown.err
+    assert "\x1b" not in shown.out + shown.err
 
 
 def test_the_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
