@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shlex
@@ -97,6 +98,52 @@ def test_junit_is_one_suite_a_program(broken: str, tmp_path: Path, capsys: pytes
     (failure,) = subject.iter("failure")
     assert failure.text == "a full offer: api_version: must be '0.3', not '0.4'"
     assert suites["hello (octet 0.3)"].get("failures") == "0"
+
+
+def test_an_earlier_junit_report_is_replaced_as_a_whole_or_not_at_all(
+    broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, link = tmp_path / "report.xml", tmp_path / "latest.xml"
+    file.write_bytes(b"earlier")
+    link.symlink_to(file)
+
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    given = ["conform", broken, "--rule", "octet.selection.schema", "--junit", str(link)]
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fail)
+        assert main(given) == 3
+    assert f"{link} cannot be written: No space left on device" in capsys.readouterr().err
+    assert file.read_bytes() == b"earlier"
+    mask = os.umask(0o027)
+    try:
+        assert main(given) == 0
+    finally:
+        os.umask(mask)
+    assert link.is_symlink()
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert ElementTree.fromstring(file.read_bytes()).tag == "testsuites"
+    assert sorted(tmp_path.iterdir()) == [link, file]
+
+
+def test_a_junit_report_may_go_to_a_device(broken: str) -> None:
+    assert main(["conform", broken, "--rule", "octet.selection.schema", "--junit", "/dev/null"]) == 0
+    assert Path("/dev/null").is_char_device()
+
+
+@pytest.mark.parametrize(("name", "why"), [("", "it is a directory"), ("no/report.xml", "no is not a directory")])
+def test_a_report_that_cannot_be_written_is_known_before_anything_runs(
+    name: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = tmp_path / "ran"
+    servers = write_servers(tmp_path / "config.json", subject=f"open({str(ran)!r}, 'w')")
+    assert main(["conform", servers, "--junit", str(tmp_path / name)]) == 3
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert f"{tmp_path / name} cannot be written: " in shown.err
+    assert f"{why}\n" in shown.err
+    assert not ran.exists()
 
 
 def test_one_rule_alone_can_be_asked_for(broken: str, capsys: pytest.CaptureFixture[str]) -> None:
