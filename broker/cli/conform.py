@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
+import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from broker.adapters.files import write_whole
 from broker.cli.arguments import json_argument, seconds
-from broker.cli.exit_codes import FAILURE, OK
+from broker.cli.exit_codes import FAILURE, INTERRUPTED, OK, SETUP
 from broker.cli.sources import Source, load_all, load_one
 from broker.errors import SetupError, UsageError
 from broker.limits import CONFORM_ANSWER_MS, CONFORM_TOTAL_MS
+from broker.wire.quoting import escape
 from broker.wire.suggestion import suggestion
 
 # What judges is loaded when something is to be judged: every other command starts without it.
@@ -87,21 +94,29 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def conform(given: argparse.Namespace) -> int:
-    """Run it; 1 when a rule is broken."""
+    """Run it; 1 when a rule is broken, else 3 when something was not judged to the end."""
     from broker.conform import examine, junit_xml, reports_json
     from broker.conform.hostile.conduct import examine_host
 
     if given.list_rules:
         _list_rules(as_json=given.json)
         return OK
-    if given.host is not None:
-        if given.paths:
-            raise UsageError("--host takes no PATH: it brings its own extensions")
-        reports = [examine_host(given.host, _settings(given), timeout=given.timeout)]
-    else:
-        if not given.paths:
-            raise UsageError("nothing to judge: give a PATH, or --host")
-        reports = examine(_targets(given), _settings(given))
+    if given.junit is not None:
+        _check_writable(given.junit)
+    settings = _settings(given)
+    try:
+        with _ended_as_by_interrupt():
+            if given.host is not None:
+                if given.paths:
+                    raise UsageError("--host takes no PATH: it brings its own extensions")
+                reports = [examine_host(given.host, settings, timeout=given.timeout)]
+            else:
+                if not given.paths:
+                    raise UsageError("nothing to judge: give a PATH, or --host")
+                reports = examine(_targets(given), settings)
+    except KeyboardInterrupt:
+        print("broker: interrupted, nothing was judged", file=sys.stderr)
+        return INTERRUPTED
     if given.json:
         print(json.dumps(reports_json(reports)))
     else:
@@ -109,12 +124,65 @@ def conform(given: argparse.Namespace) -> int:
             print("\n".join(report.lines(verbose=given.verbose or bool(given.rules))))
     if given.junit is not None:
         try:
-            given.junit.write_bytes(junit_xml(reports))
+            _write(given.junit, junit_xml(reports))
         except OSError as error:
-            raise SetupError(f"{given.junit} cannot be written: {error.strerror}", path=str(given.junit)) from error
-    if given.host is None and not any(report.failed for report in reports):
+            raise _unwritable(given.junit, error.strerror or str(error)) from error
+    if given.host is None and not any(report.failed or report.cut_short for report in reports):
         _require_used(given, reports)
-    return FAILURE if any(report.failed for report in reports) else OK
+    for report in reports:
+        if report.cut_short is not None:
+            print(f"broker: {escape(report.target)}: not judged to the end: {report.cut_short}", file=sys.stderr)
+    if any(report.failed for report in reports):
+        return FAILURE
+    return SETUP if any(report.cut_short is not None for report in reports) else OK
+
+
+@contextmanager
+def _ended_as_by_interrupt() -> Iterator[None]:
+    """Have SIGTERM and SIGHUP do what Ctrl-C does: everything that was started is ended, and its files are removed."""
+
+    def interrupt(_: int, frame: FrameType | None) -> None:
+        # Of an event loop that runs, this is what cancels the work. Who ignores Ctrl-C is still to be ended by these.
+        handler = signal.getsignal(signal.SIGINT)
+        (handler if callable(handler) else signal.default_int_handler)(signal.SIGINT, frame)
+
+    # One that is ignored, as nohup has it, stays so.
+    taken = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in taken}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _check_writable(file: Path) -> None:
+    """Raise :class:`SetupError` for a report that could not be written once it is there."""
+    if os.path.isdir(file):
+        raise _unwritable(file, "it is a directory")
+    directory = os.path.dirname(os.path.realpath(file))
+    if not os.path.isdir(directory):
+        raise _unwritable(file, f"{directory} is not a directory")
+    if not os.access(file if _is_special(file) else directory, os.W_OK):
+        raise _unwritable(file, os.strerror(errno.EACCES))
+
+
+def _write(file: Path, content: bytes) -> None:
+    """Write a report as a whole, where it is not for a pipe or a device."""
+    if _is_special(file):
+        file.write_bytes(content)
+        return
+    mask = os.umask(0o077)
+    os.umask(mask)
+    write_whole(os.path.realpath(file), content, mode=0o666 & ~mask)
+
+
+def _is_special(file: Path) -> bool:
+    return os.path.exists(file) and not os.path.isfile(file)
+
+
+def _unwritable(file: Path, why: str) -> SetupError:
+    return SetupError(f"{file} cannot be written: {why}", path=str(file))
 
 
 def _require_used(given: argparse.Namespace, reports: Sequence[Report]) -> None:
@@ -136,7 +204,7 @@ def _targets(given: argparse.Namespace) -> list[Source]:
     else:
         sources, warnings = load_all(given.paths)
     for name, text in warnings:
-        print(f"warning: {name}: {text}", file=sys.stderr)
+        print(f"warning: {escape(name)}: {escape(text)}", file=sys.stderr)
     if not sources:
         raise UsageError("nothing to judge: no server is enabled")
     return sources

@@ -13,3 +13,5 @@ SETUP: Final = 3
 """A manifest, an executable or the workspace is wrong; nothing was run."""
 BUDGET: Final = 4
 """The budget of the run is spent."""
+INTERRUPTED: Final = 130
+"""Interrupted before there was anything to say; what a shell gives for Ctrl-C."""

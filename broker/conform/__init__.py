@@ -17,13 +17,14 @@ from __future__ import annotations
 from broker.conform.conduct import Target, examine, examine_all
 from broker.conform.findings import Finding, Verdict
 from broker.conform.junit import junit_xml
-from broker.conform.report import Report, reports_json
+from broker.conform.report import CutShort, Report, reports_json
 from broker.conform.rules import CATALOGUE, Family, Rule, rules_of
 from broker.conform.settings import ConformSettings
 
 __all__ = [
     "CATALOGUE",
     "ConformSettings",
+    "CutShort",
     "Family",
     "Finding",
     "Report",

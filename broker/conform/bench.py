@@ -71,7 +71,7 @@ class Bench(Generic[P]):
         if rest is not None:
             self.findings.failed(peer.rules.last_line, f"{what}: the answer has no LF: {quote(rest)}")
             return
-        self.findings.failed(rule, f"{what}: no answer within {seconds:g} s; {peer.probe.ending()}")
+        self.findings.failed(rule, f"{what}: no answer {peer.probe.waited(seconds)}")
 
     async def judge_together(self, peer: P, rule: str, count: int, method: str, params: dict[str, Any]) -> bool:
         """Whether ``count`` requests in one write are all answered."""

@@ -12,11 +12,11 @@ from broker.adapters.guard import OrphanGuard
 from broker.conform.feature.bench import FeatureBench
 from broker.conform.feature.conduct import conduct as conduct_feature
 from broker.conform.findings import Findings
-from broker.conform.mcp.bench import McpBench, resolve_command
+from broker.conform.mcp.bench import McpBench, directory_of, resolve_command
 from broker.conform.mcp.conduct import conduct as conduct_mcp
 from broker.conform.octet.bench import OctetBench
 from broker.conform.octet.conduct import conduct as conduct_octet
-from broker.conform.report import Report
+from broker.conform.report import CutShort, Report
 from broker.conform.rules import Family, check_ids, rules_of
 from broker.conform.settings import ConformSettings
 from broker.conform.workspace import make_workspace
@@ -62,11 +62,11 @@ async def examine_all(targets: Sequence[Target], settings: ConformSettings) -> l
 
 
 def _check_startable(target: Target, settings: ConformSettings) -> None:
+    if isinstance(target, ServerConfig):
+        resolve_command(target, directory_of(settings))
+        return
     with make_workspace(settings.workspace) as (workspace, _):
-        if isinstance(target, Manifest):
-            resolve_entrypoint(target, workspace)
-        else:
-            resolve_command(target, workspace)
+        resolve_entrypoint(target, workspace)
 
 
 async def _examine(target: Target, settings: ConformSettings, guard: OrphanGuard) -> Report:
@@ -78,6 +78,7 @@ async def _examine(target: Target, settings: ConformSettings, guard: OrphanGuard
     else:
         family, kind, path = Family.FEATURE, f"octet {target.api_version}", target.path
     findings = Findings(rules_of(family))
+    cut_short: CutShort | None = None
     try:
         async with asyncio.timeout(settings.total_ms / 1000):
             if isinstance(target, ServerConfig):
@@ -87,8 +88,9 @@ async def _examine(target: Target, settings: ConformSettings, guard: OrphanGuard
             else:
                 await conduct_feature(FeatureBench(manifest=target, settings=settings, findings=findings, guard=guard))
     except TimeoutError:
-        reason = f"not reached within {settings.total_ms / 1000:g} s"
-        findings.skipped(reason, *(rule.id for rule in rules_of(family)))
+        seconds = settings.total_ms / 1000
+        findings.not_reached(f"not reached within {seconds:g} s")
+        cut_short = CutShort(findings.count_not_reached(settings.rules), seconds)
     return Report(
         target.name,
         path,
@@ -97,4 +99,5 @@ async def _examine(target: Target, settings: ConformSettings, guard: OrphanGuard
         time.monotonic() - started,
         tuple(findings.remarks),
         frozenset(findings.usable),
+        cut_short,
     )

@@ -52,6 +52,7 @@ class Findings:
         self._redactor = Redactor(secret_values(os.environ))
         self.remarks: list[str] = []
         self.usable: set[tuple[str, str]] = set()
+        self._not_reached: set[str] = set()
 
     def remark(self, text: str) -> None:
         """Something its author should know that is no matter of a rule; safe to print."""
@@ -75,6 +76,18 @@ class Findings:
         """These rules could not be looked at, for ``reason``."""
         for rule_id in rule_ids:
             self._add(self._entries[rule_id].reasons, reason)
+
+    def not_reached(self, reason: str) -> None:
+        """Of whatever nothing is known so far, neither an outcome nor a reason to skip it: it was not looked at."""
+        for rule_id, entry in self._entries.items():
+            if not (entry.failures or entry.passed or entry.reasons):
+                self._not_reached.add(rule_id)
+                self.skipped(reason, rule_id)
+
+    def count_not_reached(self, wanted: Iterable[str] = ()) -> int:
+        """How many rules, of all or of ``wanted``, were not reached."""
+        chosen = frozenset(wanted)
+        return len(self._not_reached & chosen if chosen else self._not_reached)
 
     def judge(self, rule_id: str, kept: bool, evidence: str) -> None:
         """Pass or fail by ``kept``."""

@@ -19,9 +19,9 @@ def junit_xml(reports: Sequence[Report]) -> bytes:
     root = ElementTree.Element(
         "testsuites",
         name="broker conform",
-        tests=str(sum(len(report.findings) for report in reports)),
+        tests=str(sum(map(_tests, reports))),
         failures=str(sum(len(report.failed) for report in reports)),
-        errors="0",
+        errors=str(sum(map(_errors, reports))),
         time=f"{sum(report.seconds for report in reports):.3f}",
     )
     for report in reports:
@@ -29,27 +29,42 @@ def junit_xml(reports: Sequence[Report]) -> bytes:
             root,
             "testsuite",
             name=_text(f"{report.target} ({report.kind})"),
-            tests=str(len(report.findings)),
+            tests=str(_tests(report)),
             failures=str(len(report.failed)),
             skipped=str(len(report.skipped)),
-            errors="0",
+            errors=str(_errors(report)),
             time=f"{report.seconds:.3f}",
         )
         for finding in report.findings:
             _add_case(suite, report, finding)
+        if report.cut_short is not None:
+            case = _case(suite, report, "judged to the end")
+            ElementTree.SubElement(case, "error", message=str(report.cut_short), type="total-timeout")
     ElementTree.indent(root)
     document: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
     return document + b"\n"
 
 
 def _add_case(suite: ElementTree.Element, report: Report, finding: Finding) -> None:
-    case = ElementTree.SubElement(suite, "testcase", classname=_text(report.target), name=finding.rule.id, time="0")
+    case = _case(suite, report, finding.rule.id)
     seen = _text("\n".join(finding.evidence))
     if finding.outcome is Verdict.FAIL:
         failure = ElementTree.SubElement(case, "failure", message=_text(finding.rule.title), type=finding.rule.where)
         failure.text = seen
     elif finding.outcome is Verdict.SKIP:
         ElementTree.SubElement(case, "skipped", message=seen)
+
+
+def _case(suite: ElementTree.Element, report: Report, name: str) -> ElementTree.Element:
+    return ElementTree.SubElement(suite, "testcase", classname=_text(report.target), name=name, time="0")
+
+
+def _errors(report: Report) -> int:
+    return int(report.cut_short is not None)
+
+
+def _tests(report: Report) -> int:
+    return len(report.findings) + _errors(report)
 
 
 def _text(text: str) -> str:

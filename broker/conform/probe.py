@@ -128,6 +128,15 @@ class Probe:
         tail = self.stderr_tail.replace("\n", " | ")
         return f"the process {how}" + (f"; stderr: {tail[-200:]}" if tail else "")
 
+    def waited(self, seconds: float) -> str:
+        """In words, how long something was waited for in vain: ``seconds``, or until nothing could come any more."""
+        ending = self.ending()
+        if self.exit_status is not None:
+            return f"before {ending}"
+        if self.output_ended:
+            return "before its output ended; the process still runs"
+        return f"within {seconds:g} s; {ending}"
+
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Have ``callback`` called once what is being done now is done."""
         self._loop.call_soon(callback)
@@ -232,12 +241,17 @@ class Probe:
         return found
 
     async def end(self) -> None:
-        """Kill what is left of the process and its group, and reap it. Does nothing the second time."""
+        """Kill what is left of the process and all it started, and reap it. Does nothing the second time."""
         self._unwatch()
         for task in tuple(self._tasks):
             task.cancel()
         self._child.kill_group(signal.SIGKILL)
         deadline = self.now + _DEATH_WAIT_SECONDS
+        # Before it is reaped: until then nobody else can have its id, by which the session is found. One that was just
+        # being made when the others were found has their mark, and is found the next time.
+        while self._child.returncode is None and (found := find_survivors(self.pid, self.mark)) and self.now < deadline:
+            end_survivors(found)
+            await asyncio.sleep(_POLL_SECONDS)
         while self._child.poll() is None and self.now < deadline:  # noqa: ASYNC110 - nothing else tells of a death
             await asyncio.sleep(_POLL_SECONDS)
         self._child.close()

@@ -5,12 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import asdict, frozen
 
 from broker.conform.findings import Finding, Verdict
+from broker.wire.quoting import escape
 
 SCHEMA: Final = "broker.conformance/v1"
+# As long as a path can be where it can be opened, and each of its bytes an escape of four characters.
+_MOST_PATH_CHARS: Final = 4 * 4_096
 _SIGNS: Final = {Verdict.FAIL: "FAIL", Verdict.PASS: "pass", Verdict.SKIP: "skip"}
+
+
+@frozen
+class CutShort:
+    """The time for one program, in seconds, was over with so many rules not reached."""
+
+    rules: int
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.rules} rule{'' if self.rules == 1 else 's'} not reached within {self.seconds:g} s"
 
 
 @frozen
@@ -19,7 +33,8 @@ class Report:
 
     ``target`` is its name, ``path`` where it is from, ``kind`` what it was judged as (such as ``octet 0.3``), and
     ``seconds`` how long that took. ``remarks`` are what its author should know besides, and ``usable`` the options,
-    each with its name, such as ``("--event", "bus.todo.added")``, that have a use for it.
+    each with its name, such as ``("--event", "bus.todo.added")``, that have a use for it. ``cut_short`` says that it
+    was not judged to the end: what was seen stands, and rules that only the rest would have looked at are skipped.
     """
 
     target: str
@@ -29,6 +44,7 @@ class Report:
     seconds: float
     remarks: tuple[str, ...] = ()
     usable: frozenset[tuple[str, str]] = frozenset()
+    cut_short: CutShort | None = None
 
     @property
     def failed(self) -> tuple[Finding, ...]:
@@ -57,6 +73,7 @@ class Report:
                 "pass": len(self.passed),
                 "skip": len(self.skipped),
             },
+            "cut_short": None if self.cut_short is None else asdict(self.cut_short),
             "remarks": list(self.remarks),
             "findings": [
                 {
@@ -75,7 +92,7 @@ class Report:
 
         Without ``verbose`` the rules that were kept are only counted, and those skipped are grouped by the reason.
         """
-        yield f"{self.target} ({self.kind}) {self.path}"
+        yield " ".join((escape(self.target), f"({self.kind})", escape(self.path, max_chars=_MOST_PATH_CHARS)))
         for finding in self.failed:
             yield from _finding_lines(finding)
         if verbose:

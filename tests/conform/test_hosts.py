@@ -10,13 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from broker.conform import ConformSettings, Report
+from broker.conform import ConformSettings, Family, Report, rules_of
+from broker.conform.findings import Findings
 from broker.conform.hostile.conduct import examine_host
-from broker.conform.hostile.judge import ENDED, JUDGED
+from broker.conform.hostile.judge import ENDED, JUDGED, judge_ending
 from broker.conform.hostile.judge_feature import ENDED as FEATURE_ENDED
 from broker.conform.hostile.judge_feature import JUDGED as FEATURE_JUDGED
 from broker.conform.hostile.judge_server import ENDED as SERVER_ENDED
 from broker.conform.hostile.judge_server import JUDGED as SERVER_JUDGED
+from broker.conform.hostile.log import Log
+from broker.conform.hostile.run_host import Run
 from broker.errors import SetupError, UsageError
 
 HERE = Path(__file__).parent
@@ -108,6 +111,30 @@ def test_a_host_that_crashes_is_found_out() -> None:
     report = examine_host("sh -c 'kill -SEGV $$' {path}")
     assert {"octet.process.host-survives", "octet.initialize.first-request"} == {*failures(report)}
     assert "signal 11" in failures(report)["octet.process.host-survives"][0]
+
+
+@pytest.mark.spec("octet.process.host-survives")
+@pytest.mark.parametrize(
+    ("status", "asked", "survives"),
+    [
+        *((status, True, True) for status in (0, 1, 127, -2, -15, 130, 143)),
+        *((status, False, False) for status in (-2, -15, 130, 143)),
+        *((status, True, False) for status in (-11, -9, 137, 139, None)),
+    ],
+)
+def test_a_host_may_end_by_the_signal_that_asked_it_to(
+    status: int | None, asked: bool, survives: bool, tmp_path: Path
+) -> None:
+    findings = Findings(rules_of(Family.HOST))
+    judge_ending(Run("right", Log(tmp_path / "log"), status, "ended", asked, 0.0), findings)
+    assert findings.is_failed("octet.process.host-survives") is not survives
+
+
+@pytest.mark.spec("octet.process.host-survives")
+def test_a_host_that_dies_of_the_interrupt_has_not_crashed() -> None:
+    settings = ConformSettings(scenarios=("right",), rules=("octet.process.host-survives",))
+    report = examine_host("sh -c 'exec sleep 60' {path}", settings, timeout=0.2)
+    assert [finding.rule.id for finding in report.passed] == ["octet.process.host-survives"]
 
 
 def test_every_scenario_stands_in_one_table() -> None:

@@ -90,3 +90,21 @@ def test_an_id_that_stands_twice_is_refused() -> None:
 def test_a_value_over_several_lines_is_put_together(lines: list[bytes], found: list[tuple[bytes, bool]]) -> None:
     joiner = Joiner()
     assert [one for line in lines for one in joiner.feed(line)] == found
+
+
+def test_names_and_paths_are_safe_to_print() -> None:
+    path = "/a\x1b[31m/" + "b" * 2_000
+    report = Report("na\x1bme", path, "kind", (), 0.5)
+    assert next(report.lines()) == r"na\x1bme (kind) /a\x1b[31m/" + "b" * 2_000
+
+
+def test_a_rule_is_not_reached_only_if_nothing_is_known_about_it() -> None:
+    findings = findings_of(("skip", "it has no tools"))
+    findings.passed("odek.server.initialize-answered")
+    findings.failed("odek.server.initialize-shape", "no name")
+    findings.not_reached("too late")
+    rest = len(rules_of(Family.MCP)) - 3
+    assert [finding.evidence for finding in findings.results()].count(("too late",)) == rest
+    assert findings.count_not_reached() == rest
+    assert findings.count_not_reached([PING, "odek.server.tools-call"]) == 1
+    assert findings.results([PING])[0].evidence == ("it has no tools",)

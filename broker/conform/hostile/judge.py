@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -19,6 +20,10 @@ GONE_SECONDS: Final = 1.5
 MOST_STARTS: Final = 10
 _TOGETHER_SECONDS: Final = 0.1
 _NEEDED: Final = ("OCTET_EXTENSION_NAME", "OCTET_EXTENSION_DIR", "OCTET_EXTENSION_MANIFEST", "OCTET_WORKSPACE")
+# How a host has ended that did as its signal says: by it, or with the status that a shell gives for that.
+_ENDED_AS_ASKED: Final = frozenset(
+    status for number in (signal.SIGINT, signal.SIGTERM) for status in (-int(number), 128 + int(number))
+)
 _INVALID: Final = ERROR_TABLE["invalid_params"].code
 _MISMATCH: Final = ERROR_TABLE["capability_mismatch"].code
 _EXHAUSTED: Final = ERROR_TABLE["resource_exhausted"].code
@@ -86,7 +91,7 @@ def judge(run: Run, findings: Findings) -> None:
 
 def judge_ending(run: Run, findings: Findings) -> None:
     """How the host itself ended, and what it left."""
-    survives = run.status is not None and 0 <= run.status < 128
+    survives = run.status is not None and (0 <= run.status < 128 or (run.asked and run.status in _ENDED_AS_ASKED))
     findings.judge("octet.process.host-survives", survives, f"with {run.scenario}: {run.ending}")
     left = [pid for pid in run.log.living if pid not in _children(run)]
     what = f"with {run.scenario}: {len(left)} of its processes still ran after the host had ended"

@@ -74,8 +74,14 @@ async def run_host(words: list[str], scenario: str, *, guard: OrphanGuard, secon
         probe = Probe(
             [program_path or argv[0], *argv[1:]], cwd=os.getcwd(), env=env, guard=guard, on_line=lambda line: None
         )
-        async with probe:
-            return await _watch(probe, log, scenario, seconds)
+        try:
+            async with probe:
+                return await _watch(probe, log, scenario, seconds)
+        except BaseException:
+            # Cancelled, and the host has been killed: what it had started may be known by nothing but the log.
+            log.update(probe.now)
+            log.end_all()
+            raise
 
 
 def _write_subject(root: Path, scenario: str, log: Path) -> dict[str, str]:

@@ -14,6 +14,7 @@ from broker.adapters.artifacts import ArtifactRoots
 from broker.conform.bench import Bench
 from broker.conform.mcp.peer import McpPeer
 from broker.conform.schema_arguments import make_arguments
+from broker.conform.settings import ConformSettings
 from broker.errors import BrokerError, NegotiationError, SetupError
 from broker.limits import MAX_CONFORM_TOOLS
 from broker.wire.mcp.handshake import initialize_params, judge_initialize
@@ -22,8 +23,16 @@ from broker.wire.odek.config import ServerConfig
 from broker.wire.odek.environment import child_environment
 
 
-def resolve_command(config: ServerConfig, workspace: str) -> list[str]:
-    """The argument vector that starts a server; raises :class:`~broker.errors.SetupError` when there is no program."""
+def directory_of(settings: ConformSettings) -> str:
+    """The directory that a server runs in, which its relative paths are about: the given one, or the current one."""
+    return settings.workspace or os.getcwd()
+
+
+def resolve_command(config: ServerConfig, directory: str) -> list[str]:
+    """The argument vector that starts a server in ``directory``.
+
+    Raises :class:`~broker.errors.SetupError` when there is no such program.
+    """
     program = config.command
     if os.sep not in program:
         found = shutil.which(program)
@@ -31,7 +40,7 @@ def resolve_command(config: ServerConfig, workspace: str) -> list[str]:
             raise SetupError(f"server {config.name}: {program!a:.200} is not on PATH", path=program)
         program = found
     else:
-        program = os.path.join(workspace, program)
+        program = os.path.join(directory, program)
     if not os.path.isfile(program) or not os.access(program, os.X_OK):
         raise SetupError(f"server {config.name}: {program!a:.200} is not an executable file", path=program)
     return [program, *config.args]
@@ -49,7 +58,7 @@ class McpBench(Bench[McpPeer]):
     @property
     def workspace(self) -> str:
         """The directory the server runs in."""
-        return self.settings.workspace or os.getcwd()
+        return directory_of(self.settings)
 
     @property
     def roots(self) -> ArtifactRoots:
