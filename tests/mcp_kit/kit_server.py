@@ -38,14 +38,17 @@ def texts() -> list[str]:
     return ["one", "two\u2028\n"]
 
 
-@server.tool
 def surrogate(how: Literal["text", "keys", "error", "envelope"] = "text") -> Any:
-    """Half a pair: \ud835."""
     if how == "error":
         raise ToolFailureError("x\ud835y")
     if how == "envelope":
         return Envelope("x\ud835y", [{"id": "\ud835"}])
     return "x\ud835y" if how == "text" else {"\ud835": ["\udd38", "\U0001d538"]}
+
+
+# Said here, as the compiler of Python 3.13 takes no docstring that UTF-8 cannot hold.
+surrogate.__doc__ = "Half a pair: \ud835."
+server.tool(surrogate)
 
 
 @server.tool

@@ -28,9 +28,11 @@ def record(path: Path, scene: Any) -> None:
 
     async def run() -> None:
         log = FrameLog(path)
-        async with AsyncHost(tap=log) as host:
-            await scene(await host.open_session())
-        log.close()
+        try:
+            async with AsyncHost(tap=log) as host:
+                await scene(await host.open_session())
+        finally:
+            log.close()
         assert log.failure is None
 
     asyncio.run(run())
