@@ -52,9 +52,13 @@ LOST_STATUS: Final = 255
 class Guard(Protocol):
     """What watches over process groups in case this process dies; see :mod:`broker.adapters.guard`."""
 
-    def register(self, pgid: int) -> None: ...
+    def register(self, pgid: int) -> None:
+        """End the process group ``pgid`` when this process dies."""
+        ...
 
-    def unregister(self, pgid: int) -> None: ...
+    def unregister(self, pgid: int) -> None:
+        """Leave the process group ``pgid`` alone from now on. Its leader is not yet reaped."""
+        ...
 
 
 def build_environment(

@@ -9,7 +9,7 @@ from typing import Any
 
 from broker import canonical
 from broker.errors import CanonicalError, InvalidParamsError, UsageError
-from broker.limits import MAX_COMMAND_SECONDS, MAX_PORTABLE_INTEGER
+from broker.limits import MAX_COMMAND_NUMBER_CHARS, MAX_COMMAND_SECONDS, MAX_PORTABLE_INTEGER
 from broker.wire.mcp.requests import encode
 from broker.wire.octet.manifest_model import Manifest
 from broker.wire.odek.config import ServerConfig
@@ -41,7 +41,8 @@ def speed(text: str) -> float:
 def limit(text: str) -> int:
     """A positive whole number."""
     # Not int(): that takes "1_000", " 7" and digits of other scripts as well.
-    if not (text.isascii() and text.isdigit()) or not 0 < int(text[:32]) <= MAX_PORTABLE_INTEGER or len(text) > 32:
+    digits = len(text) <= MAX_COMMAND_NUMBER_CHARS and text.isascii() and text.isdigit()
+    if not digits or not 0 < int(text) <= MAX_PORTABLE_INTEGER:
         raise argparse.ArgumentTypeError(f"expected a whole number above 0, got {text!r:.80}")
     return int(text)
 

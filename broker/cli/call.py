@@ -20,10 +20,8 @@ from broker.cli.sources import Source, load_one, start
 from broker.errors import BrokerError, SetupError, UsageError
 from broker.host import HealthChanged, HostSettings, Notice, records
 from broker.host.records import describe
+from broker.limits import CALL_QUIET_MS, CALL_SETTLE_MS
 from broker.wire.quoting import escape
-
-_BUS_QUIET_SECONDS = 0.15
-_BUS_LIMIT_SECONDS = 1.0
 
 
 async def call(given: argparse.Namespace) -> int:
@@ -59,7 +57,7 @@ def _words(given: argparse.Namespace) -> tuple[str | None, str, Any]:
 async def _call(given: argparse.Namespace, source: Source, tool: str, arguments: Any, view: _AnswerView) -> int:
     async with AsyncHost(settings=HostSettings(restart=False)) as host:
         session = await host.open_session(given.workspace)
-        activity = Activity(_BUS_QUIET_SECONDS)
+        activity = Activity(CALL_QUIET_MS / 1000)
 
         def observe(notice: Notice) -> None:
             if isinstance(notice, HealthChanged):
@@ -79,7 +77,7 @@ async def _call(given: argparse.Namespace, source: Source, tool: str, arguments:
             return FAILURE
         if session.bus.statistics().peers:
             # An extension that uses the bus declares and subscribes first; its tools usually tell of that.
-            await activity.settle(_BUS_LIMIT_SECONDS)
+            await activity.settle(CALL_SETTLE_MS / 1000)
         record = await call_once(session, view, source.name, tool, arguments, given.timeout)
         await session.aclose()
         return OK if record["ok"] else FAILURE

@@ -19,7 +19,7 @@ from broker.adapters.event_retry import RetryingLog
 from broker.adapters.frame_log import FrameLog
 from broker.errors import EventLogError, UsageError
 from broker.host import life
-from broker.limits import EMITTER_CLOSE_MS
+from broker.limits import EMITTER_CLOSE_MS, RUNTIME_LOOK_MS
 from broker.wire.odek.budget.budget import Budget
 from broker.wire.odek.budget.config import Limits
 from broker.wire.odek.events.redaction import Redactor, secret_values
@@ -28,7 +28,6 @@ from broker.wire.odek.events.types import Payload
 from broker.wire.quoting import escape
 
 _NO_MODEL = "none"
-_LOOK_SECONDS = 0.1
 
 
 class Recording:
@@ -77,7 +76,7 @@ class Recording:
         maximum = self.budget.limits.max_runtime_seconds
         while maximum is not None:
             self.budget.check_runtime()
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(RUNTIME_LOOK_MS / 1000)
         await asyncio.Event().wait()
         raise AssertionError("nobody sets it")
 

@@ -23,8 +23,8 @@ from broker.cli.sources import Source, load_all, start
 from broker.cli.views import StoppingView, View, make_view
 from broker.errors import BrokerError, SetupError, UsageError
 from broker.host import Health, HostServices, ProviderRegistry, records
+from broker.limits import VIEW_REFRESH_MS
 
-_REFRESH_SECONDS = 0.25
 _UNWELL = (Health.CRASHED, Health.PARKED, Health.BACKOFF)
 
 
@@ -190,7 +190,7 @@ class _Run:
     async def _refresh(self) -> None:
         while True:
             self._view.refresh(self._session.bus.statistics())
-            await asyncio.sleep(_REFRESH_SECONDS)
+            await asyncio.sleep(VIEW_REFRESH_MS / 1000)
 
 
 async def _until(stop: asyncio.Event, work: Any, limit: Any) -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 
-_QUIET_SECONDS: Final = 1.0
-_LIMIT_SECONDS: Final = 5.0
+from broker.limits import SETTLE_MS, SETTLE_QUIET_MS
 
 
 class Activity:
     """Told of everything that happens; says when nothing has for a while."""
 
-    def __init__(self, quiet: float = _QUIET_SECONDS) -> None:
+    def __init__(self, quiet: float = SETTLE_QUIET_MS / 1000) -> None:
         self._quiet = quiet
         self._happened = asyncio.Event()
 
@@ -21,9 +19,9 @@ class Activity:
         self._happened.set()
 
     async def settle(self, limit: float | None = None) -> None:
-        """Wait until nothing happened for the quiet time, at most ``limit`` seconds (5 when None)."""
+        """Wait until nothing happened for the quiet time, at most ``limit`` seconds (``SETTLE_MS`` when None)."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + (_LIMIT_SECONDS if limit is None else limit)
+        end = loop.time() + (SETTLE_MS / 1000 if limit is None else limit)
         while (left := end - loop.time()) > 0:
             self._happened.clear()
             try:

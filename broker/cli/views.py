@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from broker.bus import BusStatistics
 from broker.host.records import describe
+from broker.limits import MAX_RECENT_EVENTS
 from broker.wire.quoting import escape
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-_RECENT = 12
 
 
 class View(Protocol):
@@ -124,7 +123,7 @@ class LiveView:
         from rich.live import Live
 
         self._extensions: dict[str, dict[str, str]] = {}
-        self._recent: deque[str] = deque(maxlen=_RECENT)
+        self._recent: deque[str] = deque(maxlen=MAX_RECENT_EVENTS)
         self._statistics: BusStatistics | None = None
         self._console = Console()
         self._live = Live(self._render(), console=self._console, refresh_per_second=8)

@@ -21,7 +21,7 @@ from broker.conform.probe import Probe
 from broker.conform.schema_arguments import make_arguments
 from broker.conform.settings import ConformSettings
 from broker.conform.workspace import make_workspace
-from broker.limits import MAX_CONFORM_PROCESSES, MAX_CONFORM_STDERR_BYTES
+from broker.limits import CONFORM_UNKNOWN_MS, MAX_CONFORM_PROCESSES, MAX_CONFORM_STDERR_BYTES
 from broker.wire.octet.manifest_model import HOST_VERSION, Manifest
 from broker.wire.octet.models import ToolDefinition
 from broker.wire.quoting import quote
@@ -218,7 +218,7 @@ class ExtensionBench(Bench[P]):
 
     async def judge_unknown_tool(self, peer: P) -> None:
         """A tool that does not exist. Where that is answered, it later serves to see whether the process reads."""
-        rule, seconds = "octet.tool-call.unknown-tool", min(1.0, self.settings.answer_seconds)
+        rule, seconds = "octet.tool-call.unknown-tool", min(CONFORM_UNKNOWN_MS / 1000, self.settings.answer_seconds)
         call = await peer.ask("tool/call", self.tool_params(peer, NO_SUCH_TOOL, {}), seconds)
         if call.answer is None:
             self.answers_unknown_tool = False

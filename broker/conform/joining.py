@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Final
 
-_MOST_LINES: Final = 4_096
-_MOST_BYTES: Final = 1_048_576
+from broker.limits import MAX_CONFORM_JOINED_BYTES, MAX_CONFORM_JOINED_LINES
 
 
 class Joiner:
@@ -28,7 +26,7 @@ class Joiner:
             return [*self._give_up(), (line, False)]
         self._lines.append(line)
         self._bytes += len(line)
-        if len(self._lines) > _MOST_LINES or self._bytes > _MOST_BYTES:
+        if len(self._lines) > MAX_CONFORM_JOINED_LINES or self._bytes > MAX_CONFORM_JOINED_BYTES:
             return self._give_up()
         whole = b"\n".join(self._lines)
         if line.strip() != b"}" or not _is_object(whole):

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.limits import MAX_SYNTHESIS_DEPTH
+from broker.limits import MAX_SYNTHESIS_CHARS, MAX_SYNTHESIS_DEPTH, MAX_SYNTHESIS_ITEMS
 
 _FORMATS: Final[Mapping[str, str]] = {
     "date": "2026-01-01",
@@ -69,7 +69,7 @@ def _of_type(schema: dict[str, Any], root: Any, depth: int) -> Any:
         return _object(schema, root, depth)
     if kind == "array":
         count = _whole(schema.get("minItems"), 0)
-        return [_make(schema.get("items", {}), root, depth + 1) for _ in range(min(count, 64))]
+        return [_make(schema.get("items", {}), root, depth + 1) for _ in range(min(count, MAX_SYNTHESIS_ITEMS))]
     if kind == "string":
         return _text(schema)
     if kind in ("integer", "number"):
@@ -93,9 +93,9 @@ def _object(schema: dict[str, Any], root: Any, depth: int) -> dict[str, Any]:
 
 def _text(schema: dict[str, Any]) -> str:
     text = _FORMATS.get(str(schema.get("format")), _WORD)
-    shortest, longest = _whole(schema.get("minLength"), 0), _whole(schema.get("maxLength"), 1_000_000)
+    shortest, longest = _whole(schema.get("minLength"), 0), _whole(schema.get("maxLength"), MAX_SYNTHESIS_CHARS)
     if len(text) < shortest:
-        text += "x" * (min(shortest, 65_536) - len(text))
+        text += "x" * (min(shortest, MAX_SYNTHESIS_CHARS) - len(text))
     return text[:longest]
 
 

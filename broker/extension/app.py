@@ -239,7 +239,7 @@ class Extension:
         :class:`~broker.wire.feature.results.HookResult`.
         """
         check_given("@app.hook", name, "session_start")
-        if name not in HOOKS[self.api]:
+        if name not in HOOKS["0.4"]:
             raise UsageError(f"unknown hook {name!a:.80}{suggestion(name, HOOKS['0.4'])}")
         if self.api == "0.3" and name not in SESSION_HOOKS:
             raise UsageError(

@@ -14,7 +14,7 @@ from broker.extension.handlers import Handler
 from broker.extension.logs import describe_failure
 from broker.extension.results import ToolFailureError, cut_texts, disposition_json, failure_json, result_json
 from broker.extension.workers import HandlerExitError
-from broker.limits import HANDLER_CANCEL_MS
+from broker.limits import HANDLER_CANCEL_MS, MAX_FAILURE_CHARS
 from broker.wire.octet.models import SessionEndHook, SessionStartHook
 from broker.wire.signature import ArgumentError
 
@@ -185,14 +185,14 @@ class CallTable:
             return
         if call.method == "tool/call":
             try:
-                connection.answer(call, failure_json(text[:_MAX_FAILURE_CHARS]))
+                connection.answer(call, failure_json(text[:MAX_FAILURE_CHARS]))
             except ResourceExhaustedError as over:
                 connection.refuse(call, over.name, {"reason": str(over)})
         else:
             name = error.name if isinstance(error, BrokerError) else "internal_error"
             if call.method == "hook/run":
                 self._runtime.log(f"{_title(call)}: {text}")
-            connection.refuse(call, name, {"reason": text[:_MAX_FAILURE_CHARS]})
+            connection.refuse(call, name, {"reason": text[:MAX_FAILURE_CHARS]})
         self._close(work)
 
     def _settle_cancelled(self, work: _Work) -> None:
@@ -234,7 +234,6 @@ class CallTable:
                 timer.cancel()
 
 
-_MAX_FAILURE_CHARS = 4_096
 _EMPTY: dict[str, Any] = {
     "context/collect": [],
     "status/collect": None,

@@ -15,7 +15,7 @@ from broker.extension.bus_client import BusClient
 from broker.extension.connection import HostConnection, refusal_of_host
 from broker.extension.declaration import Declaration
 from broker.extension.events import HostCall, HostInfo, Log
-from broker.limits import MAX_FRAME_BYTES
+from broker.limits import MAX_FRAME_BYTES, MAX_REFUSAL_CHARS
 from broker.wire.jsonrpc import ABSENT, Absent, Failure, Notification, Request, RequestId, Success, classify, failure
 from broker.wire.octet.contract import CAPABILITIES, METHODS, is_notification
 from broker.wire.octet.models import (
@@ -127,7 +127,7 @@ class CanonicalHostConnection(HostConnection):
         try:
             self._agree(call)
         except BrokerError as error:
-            self.refuse(call, error.name, {"reason": str(error)[:1024]})
+            self.refuse(call, error.name, {"reason": str(error)[:MAX_REFUSAL_CHARS]})
             raise
 
     def _agree(self, call: HostCall) -> None:

@@ -46,6 +46,7 @@ from broker.extension.events import (
 from broker.limits import (
     MAX_EXTENSION_REQUEST_IDS,
     MAX_EXTENSION_REQUESTS_OUTSTANDING,
+    MAX_METHOD_NAME_BYTES,
     MAX_OWN_REQUESTS_QUEUED,
 )
 from broker.wire.framing import LineFramer
@@ -310,7 +311,9 @@ class HostConnection(ABC):
         return "a request" if request is None else request.method
 
     def _refuse_unknown(self, request_id: RequestId, method: str) -> None:
-        self._send(self._encode(self._failure(request_id, "unknown_method", {"method": method[:128]})))
+        self._send(
+            self._encode(self._failure(request_id, "unknown_method", {"method": method[:MAX_METHOD_NAME_BYTES]}))
+        )
         self.emit(Log(f"refused {quote(method)} of the host: unknown or not agreed on"))
 
     def _send(self, frame: bytes) -> None:

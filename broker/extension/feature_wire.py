@@ -20,7 +20,7 @@ from broker.errors import (
 from broker.extension.connection import HostConnection, refusal_of_host
 from broker.extension.declaration import Declaration
 from broker.extension.events import HostCall, HostInfo
-from broker.limits import MAX_FEATURE_LINE_BYTES
+from broker.limits import MAX_FEATURE_LINE_BYTES, MAX_REFUSAL_CHARS
 from broker.wire.feature.envelope import Answer, Call, read_line
 from broker.wire.feature.features import FEATURES, HOOK_FEATURES, LIFECYCLE_EVENTS, REQUIRED_FEATURES
 from broker.wire.feature.methods import find_method
@@ -159,7 +159,7 @@ class FeatureHostConnection(HostConnection):
         try:
             self._agree(call)
         except BrokerError as error:
-            self.refuse(call, error.name, {"reason": str(error)[:1024]})
+            self.refuse(call, error.name, {"reason": str(error)[:MAX_REFUSAL_CHARS]})
             raise
 
     def _agree(self, call: HostCall) -> None:

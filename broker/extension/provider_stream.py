@@ -15,7 +15,7 @@ from broker.extension.handlers import Handler
 from broker.extension.logs import describe_failure
 from broker.extension.results import ToolFailureError
 from broker.extension.scope import CURRENT, Scope
-from broker.limits import MAX_PROVIDER_STREAM_EVENTS
+from broker.limits import MAX_PROVIDER_STREAM_EVENTS, MAX_REFUSAL_CHARS
 from broker.wire.octet.schema import decode, encode
 from broker.wire.octet.stream_models import (
     PAYLOADS,
@@ -41,7 +41,7 @@ async def accept(
     try:
         first = await anext(payloads, None)
     except (BrokerError, ToolFailureError) as error:
-        return {"stream_id": request.stream_id, "accepted": False, "reason": str(error)[:1024]}
+        return {"stream_id": request.stream_id, "accepted": False, "reason": str(error)[:MAX_REFUSAL_CHARS]}
     calls.add_stream(request.stream_id, runtime.spawn(_feed(runtime, handler.name, request, first, payloads)))
     return {"stream_id": request.stream_id, "accepted": True}
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import attrs
 from attrs import field, frozen
 
 from broker import canonical
 from broker.errors import CanonicalError, ResultError
+from broker.limits import CUT_NOTICE_BYTES
 from broker.wire.jsonrpc import ABSENT
 from broker.wire.octet.models import DISPOSITION, Continue, Defer, Deny, ToolCallResult
 from broker.wire.octet.schema import check, decode, encode
 from broker.wire.quoting import scalar
-
-_NOTICE_BYTES: Final = 64
 
 
 class ToolFailureError(Exception):
@@ -81,7 +80,7 @@ def cut_texts(result: dict[str, Any], excess: int) -> dict[str, Any]:
     """
     texts = [part["text"] for part in result["content"] if "text" in part]
     sizes = [canonical.string_size(text) for text in texts]
-    budget = sum(sizes) - excess - 2 * _NOTICE_BYTES
+    budget = sum(sizes) - excess - 2 * CUT_NOTICE_BYTES
     if budget < 0:
         raise ResultError("the result is over the host's bound, and not for its text")
     kept: list[str] = []

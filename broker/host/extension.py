@@ -23,18 +23,18 @@ from broker.errors import (
 from broker.host.call_trace import tracing
 from broker.host.extension_process import ExtensionProcess
 from broker.host.feature.contributions import Contributions
-from broker.host.feature.generation import FeatureGeneration, initialize_params
+from broker.host.feature.generation import FeatureGeneration
+from broker.host.feature.generation import initialize_params as feature_params
 from broker.host.generation import Generation
+from broker.host.generation import initialize_params as canonical_params
 from broker.host.hooks import SessionHooks, check_outcome
 from broker.host.notices import Exited, Health, HealthChanged, Started
 from broker.host.outcome import Outcome
 from broker.host.services.migration import MigrationAdapter, adapter_of
 from broker.wire.feature.results import ToolResult
 from broker.wire.octet.connection import ConnectionSettings
-from broker.wire.octet.contract import build_offer
 from broker.wire.octet.manifest_model import Manifest, Source
-from broker.wire.octet.models import ProtocolLimits, ToolDefinition
-from broker.wire.octet.schema import encode
+from broker.wire.octet.models import ToolDefinition
 from broker.wire.requests import HostRequest
 from broker.wire.suggestion import suggestion
 from broker.wire.versions import FEATURE_WIRE
@@ -306,41 +306,16 @@ class Extension:
         )
         generation: ExtensionProcess
         if manifest.wire == FEATURE_WIRE:
-            params = initialize_params(self, manifest)
+            params = feature_params(self, manifest)
             generation = FeatureGeneration(self, manifest, self._number, params, settings)
         else:
-            params = self._canonical_params(manifest)
+            params = canonical_params(self, manifest)
             generation = Generation(self, manifest, self._number, params, settings)
         self._generations.append(generation)
         if self.generation is None:
             self._set_health(Health.STARTING, f"generation {self._number}")
         session.driver.spawn(generation)
         return generation
-
-    def _canonical_params(self, manifest: Manifest) -> dict[str, Any]:
-        session = self.session
-        limits = ProtocolLimits(
-            max_frame_bytes=session.settings.max_frame_bytes,
-            max_concurrent_requests=session.settings.max_concurrent_requests,
-            max_tools=session.settings.max_tools,
-        )
-        bound = session.services.capabilities(manifest)
-        if manifest.runtime.sharing == "isolated":
-            bound.append("event_bus")
-        if manifest.session_hooks:
-            bound.append("lifecycle_events")
-        offer = build_offer(bound, limits=limits)
-        return {
-            "api_version": manifest.api_version,
-            "octet_version": session.settings.octet_version,
-            "extension": manifest.extension_json(self.source),
-            "workspace": session.workspace,
-            "capabilities": manifest.capabilities_json(),
-            "contributes": manifest.contributes_json(),
-            "flag_values": manifest.flag_values(self.flags),
-            "host": session.host_json(),
-            "contract": encode(offer),
-        }
 
     def _switch(self, older: ExtensionProcess, newer: ExtensionProcess) -> None:
         self._hooks.start(newer)

@@ -16,6 +16,7 @@ from broker.host.services.desk import ServiceDesk
 from broker.host.services.migration import MigrationAdapter
 from broker.limits import MAX_FRAME_BYTES
 from broker.wire.octet.connection import Connection, ConnectionSettings
+from broker.wire.octet.contract import build_offer
 from broker.wire.octet.events import (
     CancelReceived,
     Closed,
@@ -28,6 +29,7 @@ from broker.wire.octet.events import (
 from broker.wire.octet.manifest_model import Manifest
 from broker.wire.octet.models import (
     Continue,
+    ProtocolLimits,
     SessionHookResult,
     ShutdownResult,
     ToolDefinition,
@@ -36,6 +38,7 @@ from broker.wire.octet.models import (
     decode_tool_result,
 )
 from broker.wire.octet.negotiation import Expectation
+from broker.wire.octet.schema import encode
 from broker.wire.requests import HostRequest
 
 if TYPE_CHECKING:
@@ -289,3 +292,29 @@ class Generation(ExtensionProcess):
         self._bus_writes -= 1
         if self._detach_when_written and not self._bus_writes and self.peer is not None:
             self.peer.detach()
+
+
+def initialize_params(extension: Extension, manifest: Manifest) -> dict[str, Any]:
+    """The parameters of ``initialize``, with the contract that the session offers; octet reference, ``initialize``."""
+    session = extension.session
+    limits = ProtocolLimits(
+        max_frame_bytes=session.settings.max_frame_bytes,
+        max_concurrent_requests=session.settings.max_concurrent_requests,
+        max_tools=session.settings.max_tools,
+    )
+    bound = session.services.capabilities(manifest)
+    if manifest.runtime.sharing == "isolated":
+        bound.append("event_bus")
+    if manifest.session_hooks:
+        bound.append("lifecycle_events")
+    return {
+        "api_version": manifest.api_version,
+        "octet_version": session.settings.octet_version,
+        "extension": manifest.extension_json(extension.source),
+        "workspace": session.workspace,
+        "capabilities": manifest.capabilities_json(),
+        "contributes": manifest.contributes_json(),
+        "flag_values": manifest.flag_values(extension.flags),
+        "host": session.host_json(),
+        "contract": encode(build_offer(bound, limits=limits)),
+    }

@@ -28,14 +28,13 @@ from broker.extension.logs import bounded, describe_callable, describe_failure
 from broker.extension.runtime import Runtime
 from broker.extension.workers import settle
 from broker.host import ProcessLink
-from broker.limits import PLAIN_TURN_MS
+from broker.limits import MAX_LOOP_PASSES, PLAIN_TURN_MS
 from broker.testing.plan import ProcessPlan, make_manifest, process_of
 from broker.testing.scripted import ScriptedProcess
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-_MAX_PASSES: Final = 100_000
 _ROUNDING: Final = 1e-6
 
 
@@ -60,7 +59,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         outer = asyncio._get_running_loop()
         asyncio._set_running_loop(None)
         try:
-            for _ in range(_MAX_PASSES):
+            for _ in range(MAX_LOOP_PASSES):
                 self._asked = 0
                 super().call_soon(self.stop)
                 self.run_forever()

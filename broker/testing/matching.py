@@ -33,6 +33,7 @@ class capture:  # noqa: N801 - reads as a verb where it is used
     matcher: Any = ...
 
     def problems(self, value: Any, path: str, captures: Captures) -> Iterator[str]:
+        """Those of its matcher; without any, ``value`` is kept."""
         found = list(problems(self.matcher, value, path, captures))
         if not found:
             captures[self.name] = value
@@ -49,6 +50,7 @@ class captured:  # noqa: N801 - reads as a participle where it is used
     name: str
 
     def problems(self, value: Any, path: str, captures: Captures) -> Iterator[str]:
+        """One line if ``value`` is not the equal of what was captured."""
         yield from problems(exactly(captures.get(self.name)), value, path, captures)
 
     def __repr__(self) -> str:
@@ -62,6 +64,7 @@ class exactly:  # noqa: N801 - reads as an adverb where it is used
     value: Any
 
     def problems(self, value: Any, path: str, captures: Captures) -> Iterator[str]:
+        """One line if ``value`` is not the equal."""
         if not _equal(self.value, value):
             yield f"{path}: expected {cut(literal(self.value), 200)}, came {cut(literal(value), 200)}"
 
@@ -77,6 +80,7 @@ class such_that:  # noqa: N801 - reads as a phrase where it is used
     description: str
 
     def problems(self, value: Any, path: str, captures: Captures) -> Iterator[str]:
+        """One line if the condition does not hold for ``value``."""
         if not self.condition(value):
             yield f"{path}: expected {self.description}, came {cut(literal(value), 200)}"
 

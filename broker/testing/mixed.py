@@ -17,6 +17,7 @@ from broker.adapters.aio.pump import ProcessPump
 from broker.adapters.artifacts import ArtifactRoots
 from broker.errors import BrokerError, UsageError
 from broker.host import Extension, Host, McpServer, Outcome, ProcessLink, Session, Work
+from broker.limits import PATIENCE_MS
 from broker.testing.faults import Fault, Faults, strike
 from broker.testing.memory_process import Frame, MemoryProcess
 from broker.testing.plan import Make, process_of
@@ -109,7 +110,7 @@ class MixedSession(AsyncSession):
             raise UsageError(f"no object called {name} runs", extension=name)
         return found.extension
 
-    async def until(self, condition: Callable[[], object], *, timeout: float = 10.0) -> None:
+    async def until(self, condition: Callable[[], object], *, timeout: float = PATIENCE_MS / 1000) -> None:
         """Wait until ``condition()`` holds, looking whenever something was recorded, ``timeout`` seconds at most.
 
         Raises :class:`~broker.testing.SequenceError` with what happened when it does not come to hold.

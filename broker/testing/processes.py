@@ -20,6 +20,7 @@ from broker.clock import Clock
 from broker.errors import ExtensionError, UsageError
 from broker.host import Host, HostServices, HostSettings, Outcome, Session, TrustPolicy
 from broker.host.feature.services import NO_SERVICES, FeatureServices
+from broker.limits import PATIENCE_LOOK_MS, PATIENCE_MS
 from broker.testing.clock import ManualClock
 from broker.testing.driven import DrivenSession
 from broker.testing.faults import Fault, Faults
@@ -33,8 +34,6 @@ from broker.wire.odek.config import ServerConfig
 
 T = TypeVar("T")
 
-_PATIENCE_MS: Final = 10_000
-_LOOK_SECONDS: Final = 0.005
 _TURNS: Final = 3
 
 
@@ -65,7 +64,7 @@ class ProcessHost:
         approve: Decide | None = None,
         feature_services: FeatureServices = NO_SERVICES,
         clock: Clock | None = None,
-        patience_ms: int = _PATIENCE_MS,
+        patience_ms: int = PATIENCE_MS,
     ) -> None:
         self.directory: Path = Path(directory)
         self.patience_ms: int = patience_ms
@@ -169,7 +168,7 @@ class ProcessSession(DrivenSession):
         while not condition():
             if self.host.loop.time() > end:
                 raise SequenceError(f"did not come to hold within {self._seconds(within_ms)} s:\n{self.recorder}")
-            self.host.loop.run_until_complete(asyncio.sleep(_LOOK_SECONDS))
+            self.host.loop.run_until_complete(asyncio.sleep(PATIENCE_LOOK_MS / 1000))
 
     def inject(self, fault: Fault | Faults, *, generation: int | None = None) -> None:
         """Have a fault, or each of a plan, happen now: a real process can be killed and stalled."""
@@ -188,7 +187,7 @@ class ProcessSession(DrivenSession):
         """Kill every process, and close the session."""
         for link in self.session.links:
             link.fail(ExtensionError("the test is over"))
-        self.settle(self.session.close(), within_ms=_PATIENCE_MS)
+        self.settle(self.session.close(), within_ms=PATIENCE_MS)
 
     def _planned(
         self, thing: Any, process: Any, name: str | None, options: dict[str, Any]

@@ -153,4 +153,5 @@ class Part(Recorded):
 
     @property
     def entries(self) -> Sequence[Entry]:
+        """What was recorded since, oldest first; raises :class:`UsageError` when some of it is gone."""
         return self._recorder.entries_from(self._first)

@@ -48,6 +48,7 @@ class Interleaving:
         self._taken = 0
 
     def choose(self, waiting: Sequence[str]) -> int:
+        """The next of ``choices``; 0, the step that waits longest, when they are used up."""
         choice = self.choices[self._taken] if self._taken < len(self.choices) else 0
         self._taken += 1
         return choice
@@ -64,6 +65,7 @@ class SeededSchedule:
         self._random = random.Random(seed)  # noqa: S311 - decides an order, protects nothing
 
     def choose(self, waiting: Sequence[str]) -> int:
+        """A place in ``waiting``, each as likely as the others."""
         return int(self._random.random() * len(waiting))
 
     def __repr__(self) -> str:

@@ -301,18 +301,22 @@ class Player(ScriptedProcess):
     run: ScriptRun
 
     def send(self, message: Any) -> None:
+        """Write one message, and note it in the run."""
         self.run.note(message, heard=False)
         super().send(message)
 
     def on_message(self, message: Any) -> None:
+        """Play what ``message`` sets off; one that the script leaves alone is answered as without it."""
         if not self.run.hear(message):
             super().on_message(message)
             self.run.after(message)
 
     def next_deadline(self) -> int | None:
+        """The monotonic millisecond at which the script goes on; None while it waits for no time."""
         return self.run.next_deadline()
 
     def tick(self, now_ms: int) -> None:
+        """Go on with what waited for ``now_ms``."""
         self.run.tick(now_ms)
 
 

@@ -349,6 +349,10 @@ def test_hooks_that_cannot_be(app: Extension) -> None:
         'hook "before_tool_call" is not run on API 0.3, which has session_start and session_end; '
         'use Extension(..., api="0.4")'
     )
+    assert refused(lambda: app.hook("model_turn_start")) == (
+        'hook "model_turn_start" is not run on API 0.3, which has session_start and session_end; '
+        'use Extension(..., api="0.4")'
+    )
     app.hook("session_start")(lambda payload: None)
     assert (
         refused(lambda: app.hook("session_start")(lambda payload: None)) == '@app.hook("session_start") is there twice'

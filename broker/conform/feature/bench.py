@@ -10,7 +10,7 @@ from attrs import define, field
 from broker.conform.bench import ExtensionBench
 from broker.conform.feature.peer import FeaturePeer
 from broker.errors import Fault, NegotiationError
-from broker.limits import MAX_CONFORM_TOOLS
+from broker.limits import CONFORM_DRIBBLE_MS, CONFORM_DRIBBLED_BYTES, MAX_CONFORM_TOOLS
 from broker.wire.feature.features import Version, offered_features, version_of
 from broker.wire.feature.negotiation import Agreement, Declared, Offer, judge_answer
 from broker.wire.octet.models import ToolDefinition
@@ -68,7 +68,7 @@ class FeatureBench(ExtensionBench[FeaturePeer]):
         offer, seconds = offer or self.offer(), self.settings.answer_seconds
         call, data = peer.prepare("initialize", self.initialize_params(offer, peer.workspace))
         if dribble:
-            await peer.probe.dribble(data, 64, seconds + 10.0)
+            await peer.probe.dribble(data, CONFORM_DRIBBLED_BYTES, seconds + CONFORM_DRIBBLE_MS / 1000)
         else:
             await peer.probe.write(data)
         if not await peer.answered(call, seconds):

@@ -41,36 +41,43 @@ class BaseProgram:
     # -- writing -------------------------------------------------------------------------------------------------------
 
     def log(self, event: str, **more: Any) -> None:
+        """Append ``event`` to the log, with this process, the monotonic time in seconds and ``more``."""
         line = {"event": event, "pid": os.getpid(), "at": time.monotonic(), **more}
         os.write(self.file, json.dumps(line).encode() + b"\n")
 
     def write(self, data: bytes) -> None:
+        """Write all of ``data`` to the host."""
         view = memoryview(data)
         while view:
             view = view[os.write(1, view) :]
 
     def send(self, message: dict[str, Any]) -> None:
+        """Write one JSON-RPC message in its canonical form."""
         message = {"jsonrpc": "2.0", **message}
         text = json.dumps(message, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
         self.write(text.encode() + b"\n")
 
     def ask(self, method: str, params: dict[str, Any], request_id: Any = None) -> None:
+        """Send a request; its id is the next one of its own where none is given."""
         if request_id is None:
             self.next_id += 1
             request_id = f"q{self.next_id}"
         self.send({"id": request_id, "method": method, "params": params})
 
     def fault(self, data: bytes = b"") -> None:
+        """Log that the scenario's fault comes now, and write ``data``."""
         self.log("fault")
         self.write(data)
 
     def flood_stderr(self) -> None:
+        """Write 4 MiB to stderr without a line end, as the fault."""
         self.log("fault")
         for _ in range(64):
             os.write(2, b"x" * 65_536)
         self.log("flooded")
 
     def leave(self, status: int) -> None:
+        """End the process at once with ``status``, as the fault."""
         self.fault()
         os._exit(status)
 
@@ -85,12 +92,14 @@ class BaseProgram:
         raise NotImplementedError
 
     def main(self) -> None:
+        """Play the scenario; a host that no longer reads ends it."""
         try:
             self.run()
         except BrokenPipeError:
             pass
 
     def run(self) -> None:
+        """Read the host's messages to the end of the input; one that is deaf stays for a while after it."""
         self.begin()
         if self.deaf:
             for number in _DEAF_TO:

@@ -44,6 +44,7 @@ class Program(BaseProgram):
         self.version: str = VERSIONS[prefix]
 
     def initialize(self, request_id: Any, offer: dict[str, Any] | None) -> None:
+        """Answer ``initialize`` as the scenario has it; ``offer`` is its ``protocol``, which 0.1 may leave out."""
         name = self.name
         result: dict[str, Any] = {"api_version": self.version, "tools": [TOOL], "commands": []}
         if offer is not None:
@@ -69,6 +70,7 @@ class Program(BaseProgram):
         self.ready()
 
     def ready(self) -> None:
+        """What the scenario does right after its answer."""
         name = self.name
         if name in BAD_LINES:
             self.fault(BAD_LINES[name])
@@ -88,6 +90,7 @@ class Program(BaseProgram):
             self.leave(1)
 
     def call(self, request_id: Any) -> None:
+        """Answer ``tool/call`` as the scenario has it."""
         name = self.name
         text: Any = "ok" if self.version == "0.1" else [{"type": "text", "text": "ok"}]
         answer = {"id": request_id, "result": {"content": text, "is_error": False}}

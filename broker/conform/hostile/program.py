@@ -44,6 +44,7 @@ class Program(BaseProgram):
     # -- the scenarios -------------------------------------------------------------------------------------------------
 
     def initialize(self, request_id: Any, params: dict[str, Any]) -> None:
+        """Answer ``initialize`` as the scenario has it."""
         name = self.scenario
         if name == "exits-at-once":
             sys.stderr.write("no key\n")
@@ -80,6 +81,7 @@ class Program(BaseProgram):
         self.ready()
 
     def ready(self) -> None:
+        """What the scenario does right after its answer."""
         name = self.scenario
         if name in BAD_FRAMES:
             self.fault(BAD_FRAMES[name])

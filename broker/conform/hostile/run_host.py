@@ -20,10 +20,11 @@ from broker.conform.hostile.feature_program import VERSIONS
 from broker.conform.hostile.log import Log
 from broker.conform.probe import Probe
 from broker.errors import SetupError, UsageError
+from broker.limits import CONFORM_HOST_AFTER_MS, CONFORM_HOST_INTERRUPT_MS, CONFORM_HOST_LOOK_MS
 
-_POLL_SECONDS: Final = 0.02
-_INTERRUPT_SECONDS: Final = 5.0
-_AFTER_SECONDS: Final = 0.5
+_POLL_SECONDS: Final = CONFORM_HOST_LOOK_MS / 1000
+_INTERRUPT_SECONDS: Final = CONFORM_HOST_INTERRUPT_MS / 1000
+_AFTER_SECONDS: Final = CONFORM_HOST_AFTER_MS / 1000
 _TEMPORARY: Final = os.path.realpath(tempfile.gettempdir())
 _HOST_ONLY: Final = "CONFORMANCE_HOST_ONLY"
 

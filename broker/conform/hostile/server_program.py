@@ -17,6 +17,7 @@ class Program(BaseProgram):
     held: Any = None
 
     def initialize(self, request_id: Any, params: dict[str, Any]) -> None:
+        """Answer ``initialize`` as the scenario has it."""
         if self.scenario == "mcp-exits-at-once":
             self.leave(3)
         if self.scenario == "mcp-stderr-flood":
@@ -47,6 +48,7 @@ class Program(BaseProgram):
         )
 
     def list(self, request_id: Any) -> None:
+        """Answer ``tools/list`` as the scenario has it."""
         tools = [TOOL]
         if self.scenario == "mcp-bad-name":
             self.log("fault")

@@ -16,7 +16,7 @@ from broker.conform.mcp.peer import McpPeer
 from broker.conform.schema_arguments import make_arguments
 from broker.conform.settings import ConformSettings
 from broker.errors import BrokerError, NegotiationError, SetupError
-from broker.limits import MAX_CONFORM_TOOLS
+from broker.limits import CONFORM_DRIBBLED_BYTES, CONFORM_LOAD_MS, MAX_CONFORM_TOOLS
 from broker.wire.mcp.handshake import initialize_params, judge_initialize
 from broker.wire.mcp.settings import McpSettings
 from broker.wire.odek.config import ServerConfig
@@ -77,10 +77,10 @@ class McpBench(Bench[McpPeer]):
     async def start(self, peer: McpPeer, *, announce: bool = True, dribble: bool = False) -> bool:
         """The handshake, judged; whether the server may be used."""
         # A server may have a runtime to load first, which is not what its answers are timed for.
-        seconds = max(self.settings.answer_seconds, min(10.0, float(self.config.timeout_seconds)))
+        seconds = max(self.settings.answer_seconds, min(CONFORM_LOAD_MS / 1000, float(self.config.timeout_seconds)))
         call, data = peer.prepare("initialize", initialize_params(McpSettings()))
         if dribble:
-            await peer.probe.dribble(data, 64, seconds)
+            await peer.probe.dribble(data, CONFORM_DRIBBLED_BYTES, seconds)
         else:
             await peer.probe.write(data)
         if not await peer.answered(call, seconds):

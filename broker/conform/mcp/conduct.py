@@ -10,7 +10,7 @@ from broker.conform.mcp import tools
 from broker.conform.mcp.bench import McpBench
 from broker.conform.rules import seen
 from broker.conform.rules_mcp import MCP_RULES
-from broker.limits import SERVER_EOF_GRACE_MS, SERVER_TERM_GRACE_MS
+from broker.limits import CONFORM_UNKNOWN_MS, SERVER_EOF_GRACE_MS, SERVER_TERM_GRACE_MS
 
 _EOF_SECONDS: Final = SERVER_EOF_GRACE_MS / 1000
 _TERM_SECONDS: Final = SERVER_TERM_GRACE_MS / 1000
@@ -112,9 +112,10 @@ async def unknown_things(bench: McpBench) -> None:
         if peer.blamed and peer.probe.output_ended:
             return
         rule = "odek.server.unknown-method"
-        call = await peer.ask("conformance/no-such-method", {}, min(seconds, 1.0))
+        unknown_seconds = min(seconds, CONFORM_UNKNOWN_MS / 1000)
+        call = await peer.ask("conformance/no-such-method", {}, unknown_seconds)
         if call.answer is None:
-            bench.no_answer(peer, rule, "conformance/no-such-method", min(seconds, 1.0))
+            bench.no_answer(peer, rule, "conformance/no-such-method", unknown_seconds)
         else:
             unclear = call.failed and findings.is_failed("odek.server.error-shape")
             right = call.error_code == _METHOD_NOT_FOUND or unclear

@@ -9,13 +9,12 @@ from broker.conform.mcp.bench import McpBench
 from broker.conform.mcp.peer import McpPeer
 from broker.conform.mcp.results import judge_result
 from broker.conform.peer import Call
-from broker.limits import MAX_INPUT_SCHEMA_BYTES, MAX_LISTED_TOOLS, MAX_TOOL_PAGES
+from broker.limits import CONFORM_LONG_ARGUMENT_BYTES, MAX_INPUT_SCHEMA_BYTES, MAX_LISTED_TOOLS, MAX_TOOL_PAGES
 from broker.wire.feature.values import compact_size
 from broker.wire.jsonrpc import json_type
 from broker.wire.mcp.names import name_problem
 from broker.wire.quoting import quote
 
-_LONG_BYTES: Final = 262_144
 _LIST: Final = (
     *("odek.server.list-shape", "odek.names.length", "odek.names.alphabet", "odek.names.double-underscore"),
     *("odek.names.duplicate", "odek.server.input-schema", "odek.names.schema-bound", "odek.server.description"),
@@ -240,9 +239,9 @@ async def _long_line(bench: McpBench, peer: McpPeer) -> None:
     rule, seconds = "odek.server.long-line", bench.settings.answer_seconds
     if peer.blamed:
         return
-    params = {"name": NO_SUCH_TOOL, "arguments": {"padding": "x" * _LONG_BYTES}}
+    params = {"name": NO_SUCH_TOOL, "arguments": {"padding": "x" * CONFORM_LONG_ARGUMENT_BYTES}}
     call = await peer.ask("tools/call", params, seconds)
     if call.answer is None:
-        bench.no_answer(peer, rule, f"a line of {_LONG_BYTES} bytes", seconds)
+        bench.no_answer(peer, rule, f"a line of {CONFORM_LONG_ARGUMENT_BYTES} bytes", seconds)
         return
     bench.findings.passed(rule)

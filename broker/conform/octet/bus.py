@@ -12,11 +12,17 @@ from broker.conform.octet.peer import OctetPeer
 from broker.conform.peer import Call
 from broker.conform.rules_octet import OCTET_RULES
 from broker.errors import BrokerError
+from broker.limits import (
+    CONFORM_FLOOD_EVENTS,
+    CONFORM_FLOOD_NOTICES,
+    CONFORM_HELD_MS,
+    CONFORM_REDONE_MS,
+    CONFORM_SETTLE_MS,
+)
 
-_FLOOD: Final = 200
-_NOTICES: Final = 32
-_READY_SECONDS: Final = 2.0
-_HELD_SECONDS: Final = 1.0
+_AGAIN_SECONDS: Final = CONFORM_REDONE_MS / 1000
+_HELD_SECONDS: Final = CONFORM_HELD_MS / 1000
+_SETTLE_SECONDS: Final = CONFORM_SETTLE_MS / 1000
 _BUS: Final = tuple(rule for rule in OCTET_RULES if rule.startswith("octet.bus."))
 _DECLARING: Final = ("topic-owner", "declare-once", "declare-faults", "declare-acknowledged", "redeclare-after-reset")
 _PUBLISHING: Final = (
@@ -50,11 +56,11 @@ async def take_part(bench: OctetBench) -> None:
         await peer.probe.until(lambda: all(call.answer is not None for call in calls), _HELD_SECONDS)
         await peer.settle(quiet, most=3 * quiet)
         host.release()
-        await peer.settle(quiet, most=1.0)
+        await peer.settle(quiet, most=_SETTLE_SECONDS)
         if host.declared and not bench.callable_tools:
-            await peer.probe.until(lambda: host.published > 0, 1.0)
+            await peer.probe.until(lambda: host.published > 0, _SETTLE_SECONDS)
         await _call_tools(bench, peer)
-        await peer.settle(quiet, most=1.0)
+        await peer.settle(quiet, most=_SETTLE_SECONDS)
         for step in (_refuse, _new_topics, _reset, _flood):
             if not peer.blamed and not peer.probe.output_ended:
                 await step(bench, peer, host)
@@ -97,7 +103,7 @@ async def _refuse(bench: OctetBench, peer: OctetPeer, host: BusHost) -> None:
         return
     host.refuse_next = 2
     await _call_tools(bench, peer)
-    await peer.settle(bench.settings.quiet_seconds, most=1.0)
+    await peer.settle(bench.settings.quiet_seconds, most=_SETTLE_SECONDS)
     if host.refused == 0:
         bench.findings.skipped("it published nothing when publications were refused", rule)
         return
@@ -107,7 +113,7 @@ async def _refuse(bench: OctetBench, peer: OctetPeer, host: BusHost) -> None:
         return
     before = host.published
     await _call_tools(bench, peer)
-    await peer.settle(bench.settings.quiet_seconds, most=1.0)
+    await peer.settle(bench.settings.quiet_seconds, most=_SETTLE_SECONDS)
     what = "after publications were refused with resource_exhausted, nothing was published any more"
     bench.findings.judge(rule, host.published > before, what)
 
@@ -144,9 +150,9 @@ async def _new_topics(bench: OctetBench, peer: OctetPeer, host: BusHost) -> None
         before = len(host.subscriptions)
         host.publish_foreign(topic, _fields(bench.settings.events.get(topic, {"note": "x"})), None)
         await peer.flush()
-        again = await peer.probe.until(partial(_is_among, topic, host.subscriptions, before), _READY_SECONDS)
+        again = await peer.probe.until(partial(_is_among, topic, host.subscriptions, before), _AGAIN_SECONDS)
         bench.findings.judge(
-            rule, again, f"{topic} became available and was not subscribed to again within {_READY_SECONDS:g} s"
+            rule, again, f"{topic} became available and was not subscribed to again within {_AGAIN_SECONDS:g} s"
         )
 
 
@@ -158,7 +164,7 @@ async def _reset(bench: OctetBench, peer: OctetPeer, host: BusHost) -> None:
     declared, subscribed = sorted(host.declared), sorted(host.subscribed)
     host.reset()
     await peer.flush()
-    await peer.probe.until(lambda: {*declared} <= {*host.declared} and {*subscribed} <= host.subscribed, _READY_SECONDS)
+    await peer.probe.until(lambda: {*declared} <= {*host.declared} and {*subscribed} <= host.subscribed, _AGAIN_SECONDS)
     await peer.flush()
     for rule, words, wanted, found in (
         ("octet.bus.redeclare-after-reset", "declared", declared, [*host.declared]),
@@ -166,12 +172,12 @@ async def _reset(bench: OctetBench, peer: OctetPeer, host: BusHost) -> None:
     ):
         missing = [topic for topic in wanted if topic not in found]
         if wanted:
-            what = f"{', '.join(missing)} had not been {words} again {_READY_SECONDS:g} s after a new binding"
+            what = f"{', '.join(missing)} had not been {words} again {_AGAIN_SECONDS:g} s after a new binding"
             what = f"{what}; {peer.probe.ending()}"
             bench.findings.judge(rule, not missing, what)
             peer.blamed = peer.blamed or bool(missing)
     await _call_tools(bench, peer)
-    await peer.settle(bench.settings.quiet_seconds / 2, most=1.0)
+    await peer.settle(bench.settings.quiet_seconds / 2, most=_SETTLE_SECONDS)
 
 
 async def _flood(bench: OctetBench, peer: OctetPeer, host: BusHost) -> None:
@@ -184,17 +190,17 @@ async def _flood(bench: OctetBench, peer: OctetPeer, host: BusHost) -> None:
     payload = bench.settings.events.get(topic)
     fields = _fields(payload or {"note": "x"})
     host.publish_foreign(topic, fields, None)
-    await peer.settle(bench.settings.quiet_seconds, most=1.0)
-    what = f"{_FLOOD} events on {topic}"
+    await peer.settle(bench.settings.quiet_seconds, most=_SETTLE_SECONDS)
+    what = f"{CONFORM_FLOOD_EVENTS} events on {topic}"
     try:
         if payload is None:
-            what = f"{2 * _NOTICES} notices about {topic}"
-            for _ in range(_NOTICES):
+            what = f"{2 * CONFORM_FLOOD_NOTICES} notices about {topic}"
+            for _ in range(CONFORM_FLOOD_NOTICES):
                 host.lose(topic)
                 host.publish_foreign(topic, fields, None)
                 await peer.flush()
         else:
-            for _ in range(_FLOOD):
+            for _ in range(CONFORM_FLOOD_EVENTS):
                 host.publish_foreign(topic, fields, payload)
                 await peer.flush()
     except BrokerError as error:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from broker import canonical
 from broker.conform.octet.bench import OctetBench
 from broker.conform.octet.endings import end_of_input, in_another
 from broker.conform.octet.peer import OctetPeer
-from broker.limits import MAX_CONCURRENT_REQUESTS, MAX_TOOLS
+from broker.limits import (
+    CONFORM_DRIBBLE_MS,
+    CONFORM_DRIBBLED_BYTES,
+    CONFORM_LONG_MS,
+    CONFORM_LOWER_FRAME_BYTES,
+    MAX_CONCURRENT_REQUESTS,
+    MAX_TOOLS,
+)
 from broker.wire.jsonrpc import request
 from broker.wire.octet.models import ProtocolLimits
-
-_DRIBBLED_BYTES: Final = 64
-_DRIBBLE_SECONDS: Final = 10.0
-_LONG_SECONDS: Final = 4.0
-_LOWER_FRAME_BYTES: Final = 98_304
 
 
 async def in_pieces(bench: OctetBench) -> None:
@@ -25,7 +25,7 @@ async def in_pieces(bench: OctetBench) -> None:
         offer = bench.offer()
         peer.bound = offer.limits.max_frame_bytes
         call, data = peer.prepare("initialize", bench.initialize_params(offer, peer.workspace))
-        await peer.probe.dribble(data, _DRIBBLED_BYTES, seconds + _DRIBBLE_SECONDS)
+        await peer.probe.dribble(data, CONFORM_DRIBBLED_BYTES, seconds + CONFORM_DRIBBLE_MS / 1000)
         if not await peer.answered(call, seconds):
             bench.no_answer(peer, rule, "initialize was written byte by byte", seconds)
             return
@@ -38,7 +38,7 @@ async def in_pieces(bench: OctetBench) -> None:
 async def lower_limits(bench: OctetBench) -> None:
     """An offer with limits below those of the API, and a frame as long as they allow."""
     offered = ProtocolLimits(
-        max_frame_bytes=_LOWER_FRAME_BYTES,
+        max_frame_bytes=CONFORM_LOWER_FRAME_BYTES,
         max_concurrent_requests=min(3, MAX_CONCURRENT_REQUESTS),
         max_tools=min(MAX_TOOLS, max(1, len(bench.tools))),
     )
@@ -64,7 +64,7 @@ async def _several_at_once(bench: OctetBench, peer: OctetPeer) -> None:
 
 
 async def _longest_frame(bench: OctetBench, peer: OctetPeer) -> None:
-    rule, seconds = "octet.framing.at-bound", bench.settings.answer_seconds + _LONG_SECONDS
+    rule, seconds = "octet.framing.at-bound", bench.settings.answer_seconds + CONFORM_LONG_MS / 1000
     params = bench.sync_params(peer)
     if params is None:
         bench.findings.skipped("it answers no call of a tool", rule)

@@ -14,6 +14,7 @@ from attrs import frozen
 
 from broker import canonical
 from broker.errors import CanonicalError, ProtocolError
+from broker.limits import MAX_CONFORM_QUOTED_BYTES
 from broker.wire.jsonrpc import classify
 from broker.wire.octet.contract import is_notification
 from broker.wire.quoting import quote
@@ -37,7 +38,7 @@ _CANONICAL: Final = (
     ("trailing data", "octet.canonical.trailing-data"),
 )
 _NOISE: Final = "octet.framing.frames-only"
-_SHOWN_BYTES: Final = 96
+_SHOWN_BYTES: Final = MAX_CONFORM_QUOTED_BYTES
 
 _BY_PATH: Final[Mapping[str, str]] = {
     "jsonrpc": "octet.envelope.jsonrpc-version",

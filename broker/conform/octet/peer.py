@@ -11,7 +11,7 @@ from broker import canonical
 from broker.conform.octet.lines import read_line
 from broker.conform.peer import Id, Peer, WireRules
 from broker.errors import ERROR_TABLE, BrokerError
-from broker.limits import MAX_EXTENSION_REQUESTS_OUTSTANDING, MAX_FRAME_BYTES
+from broker.limits import MAX_EXTENSION_REQUESTS_OUTSTANDING, MAX_FRAME_BYTES, MAX_METHOD_NAME_BYTES
 from broker.wire.jsonrpc import ABSENT, failure, success
 from broker.wire.octet.contract import METHODS
 from broker.wire.octet.model_table import METHOD_MODELS, params_model
@@ -114,11 +114,11 @@ class OctetPeer(Peer):
             self._note_id(incoming.id, shown)
             self._count(incoming)
         if not self._initialized:
-            self.refuse_incoming(incoming, "unknown_method", {"method": method[:128]})
+            self.refuse_incoming(incoming, "unknown_method", {"method": method[:MAX_METHOD_NAME_BYTES]})
             return
         if not self._may_send(method):
             self.findings.failed("octet.method.unselected", f"{shown} was sent, which was not selected")
-            self.refuse_incoming(incoming, "unknown_method", {"method": method[:128]})
+            self.refuse_incoming(incoming, "unknown_method", {"method": method[:MAX_METHOD_NAME_BYTES]})
             return
         if METHOD_MODELS[method].params is not None:
             faults = check(params_model(method), params)

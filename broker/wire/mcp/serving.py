@@ -16,7 +16,7 @@ from typing import Any, Final
 from attrs import define, frozen
 
 from broker.errors import ResourceExhaustedError, UsageError
-from broker.limits import MAX_INPUT_SCHEMA_BYTES, MAX_REQUEST_BYTES, RESPONSE_BYTES
+from broker.limits import MAX_INPUT_SCHEMA_BYTES, MAX_METHOD_NAME_BYTES, MAX_REQUEST_BYTES, RESPONSE_BYTES
 from broker.wire.framing import LineFramer
 from broker.wire.mcp.names import name_problem
 from broker.wire.mcp.settings import PROTOCOL_VERSION, PROTOCOL_VERSIONS
@@ -193,7 +193,7 @@ class ServerPeer:
         elif method == "tools/call":
             self._on_call(request_id, params)
         else:
-            self._fail(request_id, _METHOD_NOT_FOUND, f"Method not found: {method[:128]}")
+            self._fail(request_id, _METHOD_NOT_FOUND, f"Method not found: {method[:MAX_METHOD_NAME_BYTES]}")
 
     def _on_call(self, request_id: Any, params: Any) -> None:
         name = params.get("name") if isinstance(params, dict) else None

@@ -86,12 +86,14 @@ class Table:
     taken: set[str] = field(factory=set)
 
     def at(self, key: str) -> str:
+        """The path of ``key`` in the file; a long key is cut off, one that is not bare is quoted."""
         if len(key) > MAX_PATH_KEY_CHARS:
             key = key[:MAX_PATH_KEY_CHARS] + "..."
         shown = key if _BARE_KEY.fullmatch(key) else json.dumps(key)
         return f"{self.path}.{shown}" if self.path else shown
 
     def fault(self, key: str, problem: str, bound: tuple[str, int, int] | None = None) -> None:
+        """Note that something is wrong at ``key``."""
         report(self.faults, self.at(key), problem, bound)
 
     def take(self, key: str, expected: type, *, required: bool = False) -> Any:
@@ -108,6 +110,7 @@ class Table:
         return value
 
     def string(self, key: str, *, required: bool = False, blank: bool = False) -> str | None:
+        """The string under ``key``, ``None`` where there is none; a blank one is a fault unless ``blank``."""
         value: str | None = self.take(key, str, required=required)
         if value is not None and not blank and not value.strip():
             self.fault(key, "must not be blank")
@@ -115,6 +118,7 @@ class Table:
         return value
 
     def choice(self, key: str, allowed: Sequence[str], default: str) -> str:
+        """The one of ``allowed`` under ``key``; ``default`` where there is none, or, with a fault, another string."""
         value = self.string(key, blank=True)
         if value is None:
             return default
@@ -124,6 +128,7 @@ class Table:
         return value
 
     def boolean(self, key: str) -> bool:
+        """The boolean under ``key``; false where there is none."""
         return bool(self.take(key, bool))
 
     def table(self, key: str, *, required: bool = False) -> Table:
@@ -161,6 +166,7 @@ class Table:
         return found
 
     def identifiers(self, key: str) -> tuple[str, ...]:
+        """The strings under ``key``; one that is no identifier of a manifest is a fault."""
         found = self.strings(key)
         for place, item in found:
             check_text(
@@ -169,6 +175,7 @@ class Table:
         return tuple(item for _, item in found)
 
     def choices(self, key: str, allowed: Sequence[str]) -> tuple[str, ...]:
+        """The strings under ``key``; one that is not among ``allowed`` is a fault."""
         found = self.strings(key)
         for place, item in found:
             if item not in allowed:
