@@ -23,16 +23,21 @@ from broker.adapters.process import Child, spawn
 from broker.conform.survivors import MARK_NAME, Survivor, end_survivors, find_survivors, new_mark
 from broker.errors import ProtocolError
 from broker.host.stderr import StderrLog
-from broker.limits import MAX_CONFORM_OUTPUT_BYTES, MAX_READ_CHUNK_BYTES
+from broker.limits import (
+    CONFORM_DEATH_MS,
+    CONFORM_SURVIVOR_GRACE_MS,
+    MAX_CONFORM_OUTPUT_BYTES,
+    MAX_READ_CHUNK_BYTES,
+)
 from broker.wire.framing import LineFramer
 
-_DEATH_WAIT_SECONDS: Final = 5.0
+_DEATH_WAIT_SECONDS: Final = CONFORM_DEATH_MS / 1000
 _POLL_SECONDS: Final = 0.002
 _PIECE_BYTES: Final = 100
 _QUICK_LOOKS: Final = 8
 _EXIT_LOOKS: Final = 15
 _LAST_BYTES: Final = 8
-_SURVIVOR_GRACE_SECONDS: Final = 0.25
+_SURVIVOR_GRACE_SECONDS: Final = CONFORM_SURVIVOR_GRACE_MS / 1000
 
 
 class Probe:

@@ -14,7 +14,7 @@ from broker.extension.handlers import Handler
 from broker.extension.logs import describe_failure
 from broker.extension.results import ToolFailureError, cut_texts, disposition_json, failure_json, result_json
 from broker.extension.workers import HandlerExitError
-from broker.limits import HANDLER_CANCEL_MS, MAX_FAILURE_CHARS
+from broker.limits import HANDLER_CANCEL_MS, MAX_FAILURE_CHARS, MAX_REFUSAL_CHARS
 from broker.wire.octet.models import SessionEndHook, SessionStartHook
 from broker.wire.signature import ArgumentError
 
@@ -192,7 +192,7 @@ class CallTable:
             name = error.name if isinstance(error, BrokerError) else "internal_error"
             if call.method == "hook/run":
                 self._runtime.log(f"{_title(call)}: {text}")
-            connection.refuse(call, name, {"reason": text[:MAX_FAILURE_CHARS]})
+            connection.refuse(call, name, {"reason": text[:MAX_REFUSAL_CHARS]})
         self._close(work)
 
     def _settle_cancelled(self, work: _Work) -> None:

@@ -14,8 +14,8 @@ from broker.inspector.event_page import EventPage, RefusalPage
 from broker.inspector.inspection import Inspection
 from broker.inspector.overview import Overview
 from broker.inspector.stderr_page import StderrPage
+from broker.limits import VIEW_REFRESH_MS
 
-_REFRESH_SECONDS = 0.25
 _Page: TypeAlias = Overview | EventPage | RefusalPage | StderrPage | CallPage
 
 _PAGES = ("overview", "records", "refusals", "stderr", "calls")
@@ -66,7 +66,7 @@ class InspectorApp(App[None]):
     def on_mount(self) -> None:
         """Begin to look."""
         self.show()
-        self.set_interval(_REFRESH_SECONDS, self.show)
+        self.set_interval(VIEW_REFRESH_MS / 1000, self.show)
 
     def show(self) -> None:
         """Draw how it stands: the status line, and the page that is looked at."""

@@ -24,7 +24,7 @@ from broker.host import Host, HostServices, Outcome, ProcessLink, Session
 from broker.host.extension import Call
 from broker.host.mcp_call import McpCall
 from broker.host.recording import Header, RecordedEntry, read_recording
-from broker.limits import MAX_RECORDING_BYTES
+from broker.limits import MAX_RECORDING_BYTES, REPLAY_END_MS
 from broker.testing.clock import ManualClock
 from broker.testing.memory import MemoryDriver
 from broker.testing.scripted import ScriptedProcess
@@ -35,7 +35,6 @@ from broker.wire.quoting import quote
 _OPAQUE: Final = re.compile("[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _OF_THE_CLOCK: Final = ("published_at_ms",)
 _BUS_MESSAGES: Final = ("bus/event", "bus/lifecycle")
-_END_MS: Final = 60_000
 
 
 @frozen
@@ -164,7 +163,7 @@ class Replay:
             for line in (*track.process.unseen[False], *track.process.unseen[True]):
                 self._surplus(name, number, line)
         self.session.close()
-        self.driver.advance(_END_MS)
+        self.driver.advance(REPLAY_END_MS)
 
     # -- what each kind of entry does ----------------------------------------------------------------------------------
 

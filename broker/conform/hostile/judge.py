@@ -11,14 +11,14 @@ from broker.conform.findings import Findings
 from broker.conform.hostile.log import Entry
 from broker.conform.hostile.run_host import Run
 from broker.errors import ERROR_TABLE, CanonicalError
+from broker.limits import CONFORM_GONE_MS, CONFORM_TOGETHER_MS, MAX_CONFORM_STARTS
 from broker.wire.octet.contract import METHODS, build_offer
 from broker.wire.octet.models import InitializeRequest
 from broker.wire.octet.schema import check
 from broker.wire.quoting import quote
 
-GONE_SECONDS: Final = 1.5
-MOST_STARTS: Final = 10
-_TOGETHER_SECONDS: Final = 0.1
+GONE_SECONDS: Final = CONFORM_GONE_MS / 1000
+_TOGETHER_SECONDS: Final = CONFORM_TOGETHER_MS / 1000
 _NEEDED: Final = ("OCTET_EXTENSION_NAME", "OCTET_EXTENSION_DIR", "OCTET_EXTENSION_MANIFEST", "OCTET_WORKSPACE")
 # How a host has ended that did as its signal says: by it, or with the status that a shell gives for that.
 _ENDED_AS_ASKED: Final = frozenset(
@@ -308,7 +308,7 @@ def judge_children(run: Run, findings: Findings) -> None:
 def judge_storm(run: Run, findings: Findings) -> None:
     """Whether an extension that dies is started at a bounded pace."""
     starts = len(run.log.of("start"))
-    findings.judge("octet.process.restart-backoff", starts <= MOST_STARTS, f"it was started {starts} times")
+    findings.judge("octet.process.restart-backoff", starts <= MAX_CONFORM_STARTS, f"it was started {starts} times")
 
 
 def _judge_no_retry(run: Run, findings: Findings) -> None:

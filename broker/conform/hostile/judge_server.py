@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from broker.conform.findings import Findings
-from broker.conform.hostile.judge import MOST_STARTS, judge_ended, judge_ending, methods_of
+from broker.conform.hostile.judge import judge_ended, judge_ending, methods_of
 from broker.conform.hostile.run_host import Run
+from broker.limits import MAX_CONFORM_STARTS
 from broker.wire.mcp.settings import PROTOCOL_VERSION
 from broker.wire.quoting import quote
 
@@ -88,7 +89,7 @@ def _judge_deaf(run: Run, findings: Findings) -> None:
 
 def _judge_storm(run: Run, findings: Findings) -> None:
     starts = len(run.log.of("start"))
-    findings.judge("odek.transport.eof", starts <= MOST_STARTS, f"it was started {starts} times")
+    findings.judge("odek.transport.eof", starts <= MAX_CONFORM_STARTS, f"it was started {starts} times")
 
 
 JUDGED: Final[Mapping[str, Callable[[Run, Findings], None]]] = {
