@@ -75,7 +75,7 @@ class Extension:
         if is_fault("silent-on-odd-arguments") and not isinstance(params["arguments"], dict):
             return None
         if is_fault("huge-stderr"):
-            sys.stderr.write("x" * 3_000_000)
+            sys.stderr.write("x" * 1_100_000)
             sys.stderr.flush()
         if VERSION != "0.1" and not is_fault("silent-progress"):
             self.sequence = 0 if is_fault("same-sequence") else self.sequence + 1

@@ -173,7 +173,7 @@ class Server:
         if is_fault("prints"):
             print("reporting", flush=True)
         if is_fault("huge-stderr"):
-            sys.stderr.write("x" * 3_000_000)
+            sys.stderr.write("x" * 1_100_000)
             sys.stderr.flush()
         known = set(arguments) <= {"text"} if isinstance(arguments, dict) else True
         if is_fault("refuses-unknown-arguments") and not known:

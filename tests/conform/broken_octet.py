@@ -280,7 +280,7 @@ class Extension:
         if is_fault("answers-unasked"):
             self.reply(4_000_000, self.result(text))
         if is_fault("huge-stderr"):
-            sys.stderr.write("x" * 3_000_000)
+            sys.stderr.write("x" * 1_100_000)
             sys.stderr.flush()
         self.publish(text)
 
