@@ -61,6 +61,14 @@ def json_argument(text: str) -> Any:
     return value
 
 
+def option_json(option: str, text: str) -> Any:
+    """As :func:`json_argument`, for the value of ``option``, which a :class:`~broker.errors.UsageError` then names."""
+    try:
+        return json_argument(text)
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(f"{option}: {error}") from None
+
+
 def check_arguments(source: Manifest | ServerConfig, value: Any) -> None:
     """Raise :class:`~broker.errors.UsageError` for arguments that the wire of ``source`` has no form for."""
     if isinstance(source, Manifest) and source.wire == CANONICAL_WIRE:

@@ -11,7 +11,7 @@ from typing import Any
 from broker.adapters.aio import AsyncHost
 from broker.adapters.discovery import is_server_config
 from broker.bus import BusStatistics
-from broker.cli.arguments import check_arguments, json_argument
+from broker.cli.arguments import check_arguments, option_json
 from broker.cli.calling import call_once
 from broker.cli.exit_codes import FAILURE, OK
 from broker.cli.interrupts import interrupts
@@ -47,10 +47,7 @@ def _words(given: argparse.Namespace) -> tuple[str | None, str, Any]:
     if len(given.words) != (3 if named else 2):
         expected = "SERVER TOOL JSON" if named else "TOOL JSON"
         raise UsageError(f"expected {expected} after {given.path}, got {len(given.words)} words")
-    try:
-        arguments = json_argument(given.words[-1])
-    except argparse.ArgumentTypeError as error:
-        raise UsageError(f"argument JSON: {error}") from None
+    arguments = option_json("argument JSON", given.words[-1])
     return given.words[0] if named else None, given.words[-2], arguments
 
 

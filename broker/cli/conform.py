@@ -15,7 +15,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from broker.adapters.files import write_whole
-from broker.cli.arguments import json_argument, seconds
+from broker.cli.arguments import option_json, seconds
 from broker.cli.exit_codes import FAILURE, INTERRUPTED, OK, SETUP
 from broker.cli.sources import Source, load_all, load_one
 from broker.errors import SetupError, UsageError
@@ -215,10 +215,10 @@ def _settings(given: argparse.Namespace) -> ConformSettings:
 
     calls: dict[str, tuple[Any, ...]] = {}
     for tool, text in given.calls:
-        calls[tool] = (*calls.get(tool, ()), _json(f"--call {tool}", text))
+        calls[tool] = (*calls.get(tool, ()), option_json(f"--call {tool}", text))
     events: dict[str, dict[str, Any]] = {}
     for topic, text in given.events:
-        payload = _json(f"--event {topic}", text)
+        payload = option_json(f"--event {topic}", text)
         if not isinstance(payload, dict):
             raise UsageError(f"--event {topic}: a payload is an object")
         events[topic] = payload
@@ -236,13 +236,6 @@ def _settings(given: argparse.Namespace) -> ConformSettings:
         total_ms=CONFORM_TOTAL_MS if given.total_timeout is None else max(1, int(given.total_timeout * 1000)),
         rules=tuple(given.rules),
     )
-
-
-def _json(option: str, text: str) -> Any:
-    try:
-        return json_argument(text)
-    except argparse.ArgumentTypeError as error:
-        raise UsageError(f"{option}: {error}") from None
 
 
 def _list_rules(*, as_json: bool) -> None:

@@ -12,7 +12,7 @@ from attrs import frozen
 from broker.adapters.aio import AsyncHost, AsyncSession
 from broker.bus import trace
 from broker.cli import providers
-from broker.cli.arguments import check_arguments, json_argument
+from broker.cli.arguments import check_arguments, option_json
 from broker.cli.calling import call_once
 from broker.cli.exit_codes import FAILURE, OK, SETUP
 from broker.cli.inspecting import InspectorView
@@ -30,8 +30,8 @@ _UNWELL = (Health.CRASHED, Health.PARKED, Health.BACKOFF)
 
 async def run(given: argparse.Namespace) -> int:
     """Carry out ``broker run``; gives the exit status."""
-    calls = [(extension, tool, _arguments("--call", text)) for extension, tool, text in given.calls]
-    asks = [(provider, model, _arguments("--ask", text)) for provider, model, text in given.asks]
+    calls = [(extension, tool, option_json("--call", text)) for extension, tool, text in given.calls]
+    asks = [(provider, model, option_json("--ask", text)) for provider, model, text in given.asks]
     sources, warnings = load_all(given.paths)
     unknown = sorted({extension for extension, _, _ in calls} - {source.name for source in sources})
     if unknown:
@@ -206,10 +206,3 @@ async def _until(stop: asyncio.Event, work: Any, limit: Any) -> None:
         for task in (working, limiting, stopping):
             task.cancel()
         await asyncio.gather(working, limiting, stopping, return_exceptions=True)
-
-
-def _arguments(option: str, text: str) -> Any:
-    try:
-        return json_argument(text)
-    except argparse.ArgumentTypeError as error:
-        raise UsageError(f"{option}: {error}") from None

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from broker import canonical
 from broker.errors import BrokerError, CapabilityMismatchError, InvalidParamsError, ProtocolError, ResultError
 from broker.extension.bus_client import BusClient
-from broker.extension.connection import HostConnection, refusal_of_host
+from broker.extension.connection import HostConnection, member, refusal_of_host
 from broker.extension.declaration import Declaration
 from broker.extension.events import HostCall, HostInfo, Log
 from broker.limits import MAX_FRAME_BYTES, MAX_REFUSAL_CHARS
@@ -133,8 +133,8 @@ class CanonicalHostConnection(HostConnection):
     def _agree(self, call: HostCall) -> None:
         params = call.params
         for path, value, expected in (
-            ("api_version", _member(params, "api_version"), API_VERSION),
-            ("contract.schema", _member(params, "contract", "schema"), SCHEMA),
+            ("api_version", member(params, "api_version"), API_VERSION),
+            ("contract.schema", member(params, "contract", "schema"), SCHEMA),
         ):
             if value != expected:
                 raise ProtocolError(
@@ -189,7 +189,7 @@ class CanonicalHostConnection(HostConnection):
         self._begin(info)
 
     def _check_manifest(self, asked: InitializeRequest) -> None:
-        name = _member(asked.extension, "name")
+        name = member(asked.extension, "name")
         if name != self.declaration.name:
             raise CapabilityMismatchError(
                 f"the manifest names this extension {name!a:.80}, its code says Extension({self.declaration.name!r}); "
@@ -232,9 +232,3 @@ def _record(method: str, which: Literal["params", "result"]) -> type:
     model = MODELS[name]
     assert isinstance(model, type), f"{name} is no single record"
     return model
-
-
-def _member(value: Any, *path: str) -> Any:
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value

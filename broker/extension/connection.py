@@ -369,3 +369,10 @@ def connect(declaration: Declaration) -> HostConnection:
 
 def _request(request_id: int, method: str, params: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+
+
+def member(value: Any, *path: str) -> Any:
+    """What stands at ``path`` in a message's value; ``None`` where there is nothing."""
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value

@@ -17,7 +17,7 @@ from broker.errors import (
     ResultError,
     UnavailableError,
 )
-from broker.extension.connection import HostConnection, refusal_of_host
+from broker.extension.connection import HostConnection, member, refusal_of_host
 from broker.extension.declaration import Declaration
 from broker.extension.events import HostCall, HostInfo
 from broker.limits import MAX_FEATURE_LINE_BYTES, MAX_REFUSAL_CHARS
@@ -95,8 +95,8 @@ class FeatureHostConnection(HostConnection):
             call = HostCall(message.id, message.method, message.params)
             self._on_call(call, bypasses_slots=message.method in ("hook/run", "shutdown"))
         elif message.method == "$/cancelRequest":
-            reason = _member(message.params, "reason")
-            self._on_cancel(_member(message.params, "id"), reason if isinstance(reason, str) else "")
+            reason = member(message.params, "reason")
+            self._on_cancel(member(message.params, "id"), reason if isinstance(reason, str) else "")
         else:
             self._on_notice(message.method, message.params)
 
@@ -165,8 +165,8 @@ class FeatureHostConnection(HostConnection):
     def _agree(self, call: HostCall) -> None:
         params = call.params
         for path, value in (
-            ("api_version", _member(params, "api_version")),
-            ("protocol.version", _member(params, "protocol", "version")),
+            ("api_version", member(params, "api_version")),
+            ("protocol.version", member(params, "protocol", "version")),
         ):
             if value != API_VERSION:
                 raise ProtocolError(
@@ -176,7 +176,7 @@ class FeatureHostConnection(HostConnection):
                 )
         protocol = params["protocol"]
         required, optional = protocol.get("required_features"), protocol.get("optional_features")
-        concurrency = _member(protocol, "limits", "max_concurrent_requests")
+        concurrency = member(protocol, "limits", "max_concurrent_requests")
         if not _is_names(required) or not _is_names(optional) or type(concurrency) is not int or concurrency < 1:
             raise InvalidParamsError("params of initialize: protocol is not an offer of features and limits")
         unknown = sorted(set(required) - set(REQUIRED_FEATURES))
@@ -217,7 +217,7 @@ class FeatureHostConnection(HostConnection):
             flags={
                 flag["name"]: flag.get("value")
                 for flag in (flags if isinstance(flags, list) else ())
-                if isinstance(_member(flag, "name"), str)
+                if isinstance(member(flag, "name"), str)
             },
             selected=frozenset(selected),
             methods=frozenset(),
@@ -227,7 +227,7 @@ class FeatureHostConnection(HostConnection):
         self._begin(info)
 
     def _check_manifest(self, params: dict[str, Any], *, dynamic: bool) -> None:
-        name, mine = _member(params, "extension", "name"), self.declaration
+        name, mine = member(params, "extension", "name"), self.declaration
         if name != mine.name:
             raise CapabilityMismatchError(
                 f"the manifest names this extension {name!a:.80}, its code says Extension({mine.name!r}); "
@@ -240,7 +240,7 @@ class FeatureHostConnection(HostConnection):
             ("ui", set(mine.ui)),
             ("tool_renderers", set(mine.renders)),
         ):
-            theirs = _member(params, "contributes", key)
+            theirs = member(params, "contributes", key)
             if isinstance(theirs, list) and set(map(str, theirs)) != names and not (dynamic and key == "tools"):
                 raise CapabilityMismatchError(
                     f"the manifest's contributes.{key} are {sorted(map(str, theirs))}, the code has {sorted(names)}; "
@@ -254,9 +254,3 @@ def _is_names(value: Any) -> bool:
 
 def _object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _member(value: Any, *path: str) -> Any:
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value

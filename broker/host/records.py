@@ -87,7 +87,7 @@ def from_trace(record: trace.Record) -> dict[str, Any] | None:
             "operation": record.operation,
             "topic": error.topic,
             **{name: value for name, value in full.items() if value is not None},
-            "error": {"name": error.name, "code": error.code, "message": error.message, "detail": str(error)},
+            "error": _error(error),
         }
     if isinstance(record, trace.Detached) and record.retired:
         return diagnostic(record.peer, f"taken off the bus: {record.reason}")
@@ -120,11 +120,15 @@ def from_output(server: str, tool: str, output: ToolOutput) -> dict[str, Any]:
 
 def from_error(extension: str, tool: str, error: BrokerError) -> dict[str, Any]:
     """The record of a call that failed."""
-    shown: dict[str, Any] = {"name": error.name, "code": error.code, "message": error.message, "detail": str(error)}
+    shown = _error(error)
     # An extension's error may carry data of null, which is not the same as none.
     if isinstance(error, RemoteError) and error.data is not ABSENT:
         shown["data"] = error.data
     return {"kind": "call", "extension": extension, "tool": tool, "ok": False, "error": shown}
+
+
+def _error(error: BrokerError) -> dict[str, Any]:
+    return {"name": error.name, "code": error.code, "message": error.message, "detail": str(error)}
 
 
 def diagnostic(extension: str, reason: str) -> dict[str, Any]:
