@@ -17,9 +17,11 @@ it can be answered on a wire as it is; the detail (``str(error)``) never goes in
 
 from __future__ import annotations
 
+import copy
+import copyreg
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from attrs import frozen
 
@@ -117,6 +119,22 @@ class BrokerError(Exception):
         self.offset = offset
         self.faults: tuple[Fault, ...] = tuple(faults)
         self.data = data
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By default an exception is made anew from its positional arguments alone, which the types that require fields
+        # refuse: an error could not cross to another process, nor be copied.
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
+
+    def copied(self, detail: str | None = None) -> Self:
+        """This error as an object of its own, with the same cause, for one more caller to raise.
+
+        ``detail`` replaces its text, if given.
+        """
+        own = copy.copy(self)
+        own.__cause__ = self.__cause__
+        if detail is not None:
+            own.args = (detail,)
+        return own
 
     @property
     def code(self) -> int:

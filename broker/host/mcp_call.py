@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from broker.errors import BrokerError, CancelledError, McpError
+from broker.errors import BrokerError, CancelledError, ExtensionError, McpError
 from broker.host.artifacts import ArtifactFiles
 from broker.host.driver import Driver
 from broker.host.outcome import Outcome
@@ -14,6 +15,7 @@ from broker.wire.mcp.requests import HostRequest
 from broker.wire.odek.artifact_ref import ArtifactRef
 from broker.wire.odek.config import ServerConfig
 from broker.wire.odek.result import ToolOutput, Verify, read_error, read_result
+from broker.wire.odek.untrusted import wrap_untrusted
 
 if TYPE_CHECKING:
     from broker.host.mcp_server import McpServer
@@ -47,6 +49,18 @@ class McpCall(Outcome[ToolOutput]):
 
     def _answered(self, request: HostRequest) -> None:
         self._server._answered(self, request)
+
+    def shown(self, text: str) -> str:
+        """``text`` as this call's caller gets it: as somebody else's words, if that was asked for."""
+        if not self.untrusted:
+            return text
+        return wrap_untrusted(text, server=self._server.name, tool=self.tool, nonce=secrets.token_hex(8))
+
+    def fail(self, error: BrokerError) -> None:
+        """Settle with an error. What blames the server may quote it, so its text is shown as a result's would be."""
+        if self.untrusted and isinstance(error, ExtensionError):
+            error = error.copied(self.shown(str(error)))
+        super().fail(error)
 
     def cancel(self, reason: str = "user") -> None:
         """Settle with :class:`CancelledError` unless it settled already. Idempotent."""

@@ -7,7 +7,6 @@ delay. Source: odek contract; odek notes, sections 1.4, 2.7, 2.8 and 4; design, 
 
 from __future__ import annotations
 
-import secrets
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -37,7 +36,6 @@ from broker.wire.mcp.requests import HostRequest, Progress
 from broker.wire.odek.approval import ApprovalRequest, needs_approval, server_approval, tool_approval
 from broker.wire.odek.config import ServerConfig
 from broker.wire.odek.result import ToolOutput
-from broker.wire.odek.untrusted import wrap_untrusted
 
 if TYPE_CHECKING:
     from broker.host.session import Session
@@ -355,11 +353,7 @@ class McpServer(ProcessLink):
             suffix = f"{self.name}-{self.number}"
             ids = tuple(self.session.artifacts.add(ref, self._files, suffix=suffix) for ref in output.artifacts)
             output = evolve(output, artifact_ids=ids)
-        if call.untrusted:
-            nonce = secrets.token_hex(8)
-            text = wrap_untrusted(output.text, server=self.name, tool=call.tool, nonce=nonce)
-            output = evolve(output, text=text)
-        return output
+        return evolve(output, text=call.shown(output.text)) if call.untrusted else output
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ cancel notice looks is the one thing a wire must add.
 
 from __future__ import annotations
 
-import copy
 from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final, Protocol
@@ -179,8 +178,7 @@ class Outbound:
 
     def copy_for(self, request: HostRequest, error: BrokerError) -> BrokerError:
         """``error`` for one caller: each raises its own object, which says whether that caller's request had left."""
-        own = copy.copy(error)
-        own.__cause__ = error.__cause__
+        own = error.copied()
         self.attribute(request, own)
         if isinstance(own, CancelledError | TimedOutError | ExitedError):
             own.dispatched = request.dispatched

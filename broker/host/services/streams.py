@@ -7,7 +7,6 @@ remembered for a while, so that late events of it are known for what they are. S
 
 from __future__ import annotations
 
-import copy
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
@@ -143,9 +142,7 @@ class StreamTable:
     def fail_all(self, error: BrokerError) -> None:
         """The process is broken or gone: every stream ends with a copy of ``error``."""
         for live in list(self._live.values()):
-            own = copy.copy(error)
-            own.__cause__ = error.__cause__
-            self._end(live, own, tell=None)
+            self._end(live, error.copied(), tell=None)
         self._live.clear()
         self._past.clear()
 
