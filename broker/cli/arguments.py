@@ -1,50 +1,17 @@
-"""Values on the command line."""
+"""The arguments of a call, given as JSON on the command line."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 from typing import Any
 
 from broker import canonical
 from broker.errors import CanonicalError, InvalidParamsError, UsageError
-from broker.limits import MAX_COMMAND_NUMBER_CHARS, MAX_COMMAND_SECONDS, MAX_PORTABLE_INTEGER
 from broker.wire.mcp.requests import encode
 from broker.wire.octet.manifest_model import Manifest
 from broker.wire.odek.config import ServerConfig
 from broker.wire.versions import CANONICAL_WIRE
-
-
-def seconds(text: str) -> float:
-    """A positive number of seconds."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value <= MAX_COMMAND_SECONDS:
-        raise argparse.ArgumentTypeError(f"expected seconds above 0, at most {MAX_COMMAND_SECONDS}, got {text!r}")
-    return value
-
-
-def speed(text: str) -> float:
-    """How many times as fast as it was; a positive number."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r:.80}")
-    return value
-
-
-def limit(text: str) -> int:
-    """A positive whole number."""
-    # Not int(): that takes "1_000", " 7" and digits of other scripts as well.
-    digits = len(text) <= MAX_COMMAND_NUMBER_CHARS and text.isascii() and text.isdigit()
-    if not digits or not 0 < int(text) <= MAX_PORTABLE_INTEGER:
-        raise argparse.ArgumentTypeError(f"expected a whole number above 0, got {text!r:.80}")
-    return int(text)
 
 
 def json_argument(text: str) -> Any:

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from broker.adapters.files import write_whole
-from broker.cli.arguments import option_json, seconds
+from broker.cli.arguments import option_json
 from broker.cli.exit_codes import FAILURE, INTERRUPTED, OK, SETUP
 from broker.cli.sources import Source, load_all, load_one
 from broker.errors import SetupError, UsageError
@@ -26,71 +26,6 @@ from broker.wire.suggestion import suggestion
 # What judges is loaded when something is to be judged: every other command starts without it.
 if TYPE_CHECKING:
     from broker.conform import ConformSettings, Report
-
-
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """What ``broker conform`` takes."""
-    command.add_argument(
-        "paths",
-        metavar="PATH",
-        nargs="*",
-        type=Path,
-        help="an extension.toml, its directory, a folder of such directories, or a *.json with mcp_servers",
-    )
-    command.add_argument(
-        "--host",
-        metavar="COMMAND",
-        help="judge a host instead: the command is run with hostile extensions, {path} being such a one's directory; "
-        "with {config} instead, a file with mcp_servers",
-    )
-    command.add_argument("--server", metavar="NAME", help="of a *.json, this server alone")
-    command.add_argument(
-        "--call",
-        dest="calls",
-        metavar=("TOOL", "JSON"),
-        nargs=2,
-        action="append",
-        default=[],
-        help="call this tool with these arguments; repeatable. Without it the tools of an extension are called with "
-        "made-up arguments, and those of an MCP server if they say that they only read",
-    )
-    command.add_argument("--call-all", action="store_true", help="call the tools of MCP servers, whatever they say")
-    command.add_argument("--no-calls", action="store_true", help="call no tool that exists")
-    command.add_argument(
-        "--event",
-        dest="events",
-        metavar=("TOPIC", "JSON"),
-        nargs=2,
-        action="append",
-        default=[],
-        help="publish this payload on a topic the extension subscribes to; repeatable",
-    )
-    command.add_argument("--source-root", metavar="DIR", type=Path, help="the directory a migration adapter reads")
-    command.add_argument(
-        "--workspace",
-        metavar="DIR",
-        type=Path,
-        help="the directory the program works in (default: a new one for extensions, this one for MCP servers)",
-    )
-    command.add_argument(
-        "--timeout",
-        metavar="S",
-        type=seconds,
-        help=f"seconds for one answer (default {CONFORM_ANSWER_MS / 1000:g}); for --host, for one run of the command",
-    )
-    command.add_argument(
-        "--total-timeout",
-        metavar="S",
-        type=seconds,
-        help=f"seconds for everything about one program (default {CONFORM_TOTAL_MS / 1000:g})",
-    )
-    command.add_argument(
-        "--rule", dest="rules", metavar="ID", action="append", default=[], help="report this rule alone; repeatable"
-    )
-    command.add_argument("--list", dest="list_rules", action="store_true", help="list the rules and do nothing")
-    command.add_argument("--json", action="store_true", help="write the reports as one JSON object")
-    command.add_argument("--junit", metavar="FILE", type=Path, help="also write them to this file, as JUnit XML")
-    command.add_argument("--verbose", action="store_true", help="show the rules that were kept, too")
 
 
 def conform(given: argparse.Namespace) -> int:

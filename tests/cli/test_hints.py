@@ -94,3 +94,24 @@ def test_a_failed_start_ends_with_its_reason_and_tells_it_once(tmp_path: Path) -
     start = "broker: todo (generation 1): exited with status 1 before it answered initialize; its stderr ends with: "
     assert last.startswith(start) and last.endswith("\\n  frame 59 of many\\nUsageError: the reason")
     assert len(last) < len(start) + 500
+
+
+@pytest.mark.parametrize("words", [["check", "extension.toml"], ["--version"], ["run", "--help"], ["tail", "--tpye"]])
+def test_what_needs_no_host_does_not_load_one(tmp_path: Path, words: list[str]) -> None:
+    (tmp_path / "extension.toml").write_text(MANIFEST)
+    program = (
+        "import atexit, sys\n"
+        "atexit.register(lambda: print(sorted({'asyncio', 'broker.host', 'broker.testing'} & set(sys.modules))))\n"
+        "from broker.cli.main import main\n"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words],
+        env={**os.environ, "PYTHONPATH": HERE},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert done.returncode == (2 if "--tpye" in words else 0), done.stderr
