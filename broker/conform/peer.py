@@ -79,6 +79,11 @@ class Peer:
     _outgoing: list[bytes] = field(factory=list)
     _joiner: Joiner = field(factory=Joiner)
 
+    @property
+    def idle(self) -> bool:
+        """Whether everything it was asked is answered."""
+        return all(call.answer is not None for call in self.calls.values())
+
     # -- what the host says --------------------------------------------------------------------------------------------
 
     def encode(self, message: dict[str, Any]) -> bytes:
