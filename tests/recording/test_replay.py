@@ -294,3 +294,14 @@ def test_what_runs_anew_is_another_process(tmp_path: Path, how: str) -> None:
     replay = Replay.read(tmp_path / "r.jsonl")
     assert replay.run() == []
     assert replay.compared == (tmp_path / "r.jsonl").read_text().count('"heard"')
+
+
+@pytest.mark.parametrize("wrong", [["an", "array"], {"an": "object"}, None, 1.5, "half of a pair: \ud800"])
+@pytest.mark.parametrize("kind", ["heard", "sent"])
+def test_whatever_a_recording_has_where_an_id_stands_it_is_played(hello: Path, kind: str, wrong: Any) -> None:
+    def change(entry: dict[str, Any]) -> dict[str, Any]:
+        if entry["kind"] == kind and "id" in entry["frame"]:
+            entry["frame"]["id"] = wrong
+        return entry
+
+    assert Replay.read(changed(hello, change)).run() != []
