@@ -60,6 +60,7 @@ class Bench(Generic[P]):
         )
         async with peer.probe as probe:
             yield peer
+            peer.judge_nameless()
             flood = f"{probe.stderr_bytes} bytes on stderr: {probe.stderr_tail[-100:]}"
             self.findings.judge(peer.rules.stderr, probe.stderr_bytes <= MAX_CONFORM_STDERR_BYTES, flood)
             if peer.ready and not peer.may_end and not peer.blamed:

@@ -298,6 +298,8 @@ class Server:
                 self.fail(request_id, -32601, "method not found")
         elif method == "notifications/initialized":
             self.announced = True
+            if is_fault("answers-initialized"):
+                send({"id": None, "result": {}})
         elif method == "notifications/cancelled":
             if is_fault("dies-on-cancel"):
                 os._exit(1)

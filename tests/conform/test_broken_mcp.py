@@ -27,6 +27,7 @@ FAULTS = {
     "id-as-string": ("odek.server.id-echoed", "was answered as"),
     "id-as-fraction": ("odek.server.id-echoed", "2.0"),
     "answers-twice": ("odek.server.answered-once", "was answered again", "call_tools"),
+    "answers-initialized": ("odek.server.answered-once", "an answer to id 'None', which nothing has"),
     "answers-notifications": ("odek.server.notifications-unanswered", "without an id", "unknown_things"),
     "unicode-lines": ("odek.transport.split-on-lf", "U+2028", "edges"),
     "chunk-is-message": ("odek.transport.chunks", "initialize: no answer", "in_pieces"),
