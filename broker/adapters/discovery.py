@@ -100,7 +100,11 @@ def find_manifests(path: str | os.PathLike[str]) -> list[Path]:
         raise SetupError(f"{given} cannot be listed: {error.strerror}", path=str(given)) from error
     found = [child / MANIFEST_NAME for child in children if os.path.lexists(child / MANIFEST_NAME)]
     if not found:
-        raise SetupError(f"{given} holds no {MANIFEST_NAME}, and neither does a directory in it", path=str(given))
+        problem = f"{given} holds no {MANIFEST_NAME}, and neither does a directory in it"
+        config = next(filter(is_server_config, children), None)
+        if config is not None:
+            problem += f"; if you mean an MCP server, give its file: {config}"
+        raise SetupError(problem, path=str(given))
     return found
 
 

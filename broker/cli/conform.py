@@ -29,7 +29,15 @@ if TYPE_CHECKING:
 
 
 def conform(given: argparse.Namespace) -> int:
-    """Run it; 1 when a rule is broken, else 3 when something was not judged to the end."""
+    """Run it; 1 when a rule is broken, else 3 when something was not judged to the end; 130 for Ctrl-C at any time."""
+    try:
+        return _conform(given)
+    except KeyboardInterrupt:
+        print("broker: interrupted, nothing was judged", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _conform(given: argparse.Namespace) -> int:
     from broker.conform import examine, junit_xml, reports_json
     from broker.conform.hostile.conduct import examine_host
 
@@ -39,19 +47,15 @@ def conform(given: argparse.Namespace) -> int:
     if given.junit is not None:
         _check_writable(given.junit)
     settings = _settings(given)
-    try:
-        with _ended_as_by_interrupt():
-            if given.host is not None:
-                if given.paths:
-                    raise UsageError("--host takes no PATH: it brings its own extensions")
-                reports = [examine_host(given.host, settings, timeout=given.timeout)]
-            else:
-                if not given.paths:
-                    raise UsageError("nothing to judge: give a PATH, or --host")
-                reports = examine(_targets(given), settings)
-    except KeyboardInterrupt:
-        print("broker: interrupted, nothing was judged", file=sys.stderr)
-        return INTERRUPTED
+    with _ended_as_by_interrupt():
+        if given.host is not None:
+            if given.paths:
+                raise UsageError("--host takes no PATH: it brings its own extensions")
+            reports = [examine_host(given.host, settings, timeout=given.timeout)]
+        else:
+            if not given.paths:
+                raise UsageError("nothing to judge: give a PATH, or --host")
+            reports = examine(_targets(given), settings)
     if given.json:
         print(json.dumps(reports_json(reports)))
     else:

@@ -26,6 +26,8 @@ from broker.wire.octet.manifest_model import HOST_VERSION, Manifest
 from broker.wire.octet.models import ToolDefinition
 from broker.wire.quoting import quote
 
+LINE_SEPARATORS: Final = "one\u2028two\u2029three\u0085four"
+"""What Unicode takes for the end of a line, and no wire does: it stands in a string like any other character."""
 NO_SUCH_TOOL: Final = "conformance-no-such-tool"
 _ODD_ARGUMENTS: Final[tuple[Any, ...]] = ([], "text", 7, {"conformance-unknown": None})
 
@@ -58,6 +60,7 @@ class Bench(Generic[P]):
         )
         async with peer.probe as probe:
             yield peer
+            peer.judge_nameless()
             flood = f"{probe.stderr_bytes} bytes on stderr: {probe.stderr_tail[-100:]}"
             self.findings.judge(peer.rules.stderr, probe.stderr_bytes <= MAX_CONFORM_STDERR_BYTES, flood)
             if peer.ready and not peer.may_end and not peer.blamed:
@@ -85,6 +88,16 @@ class Bench(Generic[P]):
             return False
         self.findings.passed(rule)
         return True
+
+    async def judge_separators(self, peer: P, rule: str, method: str, params: dict[str, Any]) -> None:
+        """Whether a request with :data:`LINE_SEPARATORS` in it is answered."""
+        if peer.blamed or peer.probe.output_ended:
+            return
+        if (await peer.ask(method, params, self.settings.answer_seconds)).answer is None:
+            what = "a request with U+2028, U+2029 and U+0085 in a string"
+            self.no_answer(peer, rule, what, self.settings.answer_seconds)
+            return
+        self.findings.passed(rule)
 
     async def judge_exit(self, peer: P, rule: str, seconds: float, after: str) -> bool:
         """Whether the process, which was told to end by ``after``, does."""

@@ -14,22 +14,31 @@ _SHUTDOWN_SECONDS: Final = SHUTDOWN_TIMEOUT_MS / 1000
 _LEFT: Final = "octet.process.nothing-left"
 
 
-async def shut_down(bench: ExtensionBench[Any], peer: Peer, rule: str) -> Call | None:
-    """Ask for ``shutdown``; the answered call, or ``None`` and a failure of ``rule``. The process's end is judged."""
+async def shut_down(bench: ExtensionBench[Any], peer: Peer, rule: str, *, what: str = "shutdown") -> Call | None:
+    """Ask for ``shutdown``; the answered call, or ``None`` and a failure of ``rule``. The process's end is judged.
+
+    ``what`` is what evidence calls it.
+    """
     findings = bench.findings
     peer.may_end = True
     call = await peer.ask("shutdown", {}, _SHUTDOWN_SECONDS)
     if call.answer is None:
-        bench.no_answer(peer, rule, "shutdown", _SHUTDOWN_SECONDS)
+        bench.no_answer(peer, rule, what, _SHUTDOWN_SECONDS)
         findings.skipped("shutdown was not answered", "octet.shutdown.graceful", "octet.shutdown.exit-status", _LEFT)
         return None
-    if await bench.judge_exit(peer, "octet.shutdown.graceful", _EXIT_SECONDS, "its answer to shutdown"):
+    if await bench.judge_exit(peer, "octet.shutdown.graceful", _EXIT_SECONDS, f"its answer to {what}"):
         status = peer.probe.exit_status
-        findings.judge("octet.shutdown.exit-status", status == 0, f"after shutdown {peer.probe.ending()}")
-        await bench.judge_left(peer, _LEFT, "shutdown")
+        findings.judge("octet.shutdown.exit-status", status == 0, f"after {what} {peer.probe.ending()}")
+        await bench.judge_left(peer, _LEFT, what)
     else:
         findings.skipped("the process did not end", "octet.shutdown.exit-status", _LEFT)
     return call
+
+
+async def shut_down_after_work(bench: ExtensionBench[Any], peer: Peer, rule: str) -> None:
+    """The same with a process whose tools were called, if it is not busy with one: what they started has to end too."""
+    if not peer.blamed and not peer.probe.output_ended and peer.idle:
+        await shut_down(bench, peer, rule, what="shutdown, with its tools called before it,")
 
 
 async def end_input(bench: ExtensionBench[Any], peer: Peer) -> None:

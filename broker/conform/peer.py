@@ -17,7 +17,10 @@ Id: TypeAlias = int | str
 
 @define(eq=False)
 class Call:
-    """One request: ``answer`` is the whole message, as far as it was understood; times are the event loop's."""
+    """One request: ``answer`` is the whole message, as far as it was understood; times are the event loop's.
+
+    ``nameless`` says that it is one without an id, which is taken for the answer until another one comes.
+    """
 
     id: Id
     method: str
@@ -25,6 +28,7 @@ class Call:
     answer: dict[str, Any] | None = None
     answered_at: float = 0.0
     progress: int = -1
+    nameless: bool = False
 
     @property
     def result(self) -> Any:
@@ -78,6 +82,11 @@ class Peer:
     _seen_ids: set[tuple[type, Id]] = field(factory=set)
     _outgoing: list[bytes] = field(factory=list)
     _joiner: Joiner = field(factory=Joiner)
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything it was asked is answered."""
+        return all(call.answer is not None for call in self.calls.values())
 
     # -- what the host says --------------------------------------------------------------------------------------------
 
@@ -154,7 +163,13 @@ class Peer:
             if call is None:
                 self.findings.failed(self.rules.unasked, f"an answer to id {shown}, which nothing has")
                 return
-            self.findings.failed(self.rules.id_exact, f"{call.method} with id {call.id!r} was answered as {shown}")
+            call.nameless = found is None
+            if not call.nameless:
+                self.findings.failed(self.rules.id_exact, f"{call.method} with id {call.id!r} was answered as {shown}")
+        elif call.nameless:
+            # What came without an id was no answer to this, but to something that wants none.
+            call.nameless, call.answer = False, None
+            self.findings.failed(self.rules.unasked, "an answer to id 'None', which nothing has")
         if call.answer is not None:
             late = self.probe.now - call.answered_at
             what = f"{call.method} (id {call.id!r}) was answered again {late:.3f} s later"
@@ -162,6 +177,12 @@ class Peer:
             return
         call.answer, call.answered_at = message, self.probe.now
         self._initialized = self._initialized or call.method == "initialize"
+
+    def judge_nameless(self) -> None:
+        """Say of each call whose only answer had no id that it was answered so; nothing more comes."""
+        for call in self.calls.values():
+            if call.nameless:
+                self.findings.failed(self.rules.id_exact, f"{call.method} with id {call.id!r} was answered as 'None'")
 
     def _meant(self, found: Any) -> Call | None:
         """The call that an answer with the id ``found``, which none has, was probably meant for."""

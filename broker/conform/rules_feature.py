@@ -25,6 +25,7 @@ FEATURE_RULES: Final[Mapping[str, Rule]] = table(Family.FEATURE, (
     # -- reading
     ("octet.framing.chunk-independent", "a line is read however its bytes arrive", _WIRE, "initialize is written byte by byte"),
     ("octet.framing.several-in-one-chunk", "several lines in one write are all read", _WIRE, "four requests are written at once"),
+    ("octet.framing.split-on-lf", "a line ends at LF and nowhere else", _WIRE, "a call has U+2028, U+2029 and U+0085 in a string"),
     ("octet.framing.at-bound", "a line of 1 MiB, its LF included, is read", _WIRE, "a tool that does not exist is called with one"),
     # -- the start
     ("octet.initialize.answered", "initialize is answered", _WIRE, "the first process is given the time of one answer"),

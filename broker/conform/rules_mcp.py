@@ -33,6 +33,7 @@ MCP_RULES: Final[Mapping[str, Rule]] = table(Family.MCP, (
     ("odek.server.notifications-unanswered", "notifications are not answered, known or not", "odek notes 11.3", "three are sent, then a request"),
     # -- reading
     ("odek.transport.chunks", "a message is read however its bytes arrive", _TRANSPORT, "initialize is written byte by byte; then two requests in one write"),
+    ("odek.transport.split-on-lf", "a line ends at LF and nowhere else", _TRANSPORT, "a call has U+2028, U+2029 and U+0085 in a string"),
     ("odek.server.long-line", "a line of 256 KiB is read", _TRANSPORT, "a call of a tool that does not exist has an argument of that size"),
     # -- handshake
     ("odek.server.initialize-answered", "initialize is answered with a result", _TRANSPORT, "2025-03-26 is asked for"),

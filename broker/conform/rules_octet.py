@@ -59,6 +59,7 @@ OCTET_RULES: Final[Mapping[str, Rule]] = table(Family.OCTET, (
     # -- reading
     ("octet.framing.chunk-independent", "a frame is read however its bytes arrive", _FRAMING, "initialize is written byte by byte, each when the last was read"),
     ("octet.framing.several-in-one-chunk", "several frames in one write are all read", _FRAMING, "four requests are written at once"),
+    ("octet.framing.split-on-lf", "a line ends at LF and nowhere else", _FRAMING, "a call has U+2028, U+2029 and U+0085 in a string"),
     ("octet.framing.at-bound", "a frame of exactly the selected max_frame_bytes is read", _FRAMING, "one is sent, to a tool that does not exist"),
     # -- the start
     ("octet.initialize.answered", "initialize is answered", "octet: initialize", "the first process is given the time of one answer"),

@@ -21,7 +21,7 @@ from broker.host.extension_process import ExtensionProcess
 from broker.host.link import ProcessLink
 from broker.host.mcp_server import McpServer
 from broker.limits import MAX_PORTABLE_INTEGER, MAX_RECORDED_LINE_BYTES
-from broker.wire.octet.manifest_model import Entrypoint, Manifest
+from broker.wire.octet.manifest_model import WIRES, Entrypoint, Manifest
 from broker.wire.odek.config import ServerConfig
 from broker.wire.odek.events.redaction import REDACTED, Redactor, names_secret
 from broker.wire.odek.strict_json import loads
@@ -178,10 +178,18 @@ def read_recording(data: bytes, *, path: str) -> Recorded:
         raise SetupError(f"{path}: no recording: its first line does not say {RECORDING_SCHEMA}", path=path)
     if type(header.get("workspace")) is not str or type(header.get("recorded_at_ms")) is not int:
         raise SetupError(f"{path}: line 1: needs workspace and recorded_at_ms", path=path)
+    begun = header["recorded_at_ms"]
+    if not 0 <= begun <= MAX_PORTABLE_INTEGER:
+        problem = f"recorded_at_ms: expected a whole number from 0 to {MAX_PORTABLE_INTEGER}"
+        raise SetupError(f"{path}: line 1: {problem}", path=path)
     numbered = [(number, _read(line, path, number)) for number, line in enumerate(lines[1:], 2)]
     complete = bool(numbered) and numbered[-1][1] == {"kind": "end"}
     entries = tuple(_entry(shown, path, number) for number, shown in (numbered[:-1] if complete else numbered))
-    return Recorded(Header(header["recorded_at_ms"], header["workspace"]), entries, complete)
+    for entry in entries:
+        if begun + entry.at_ms > MAX_PORTABLE_INTEGER:
+            problem = f"at_ms: no time is that long after {begun} ms, which is when it was recorded"
+            raise SetupError(f"{path}: line {entry.line_number}: {problem}", path=path)
+    return Recorded(Header(begun, header["workspace"]), entries, complete)
 
 
 def _entry(shown: Mapping[str, Any], path: str, number: int) -> RecordedEntry:
@@ -218,6 +226,8 @@ def _entry(shown: Mapping[str, Any], path: str, number: int) -> RecordedEntry:
             raise wrong(faults) from error
         if (manifest is None) == (server is None):
             raise wrong("a start has a manifest or a server")
+        if manifest is not None and manifest.api_version not in WIRES:
+            raise wrong(f"manifest.api_version: expected one of {', '.join(WIRES)}")
     return RecordedEntry(
         at_ms=at_ms,
         kind=kind,

@@ -106,6 +106,8 @@ class Recorded(ABC):
     def times(self, count: int, wanted: Wanted) -> None:
         """It happened ``count`` times."""
         __tracebackhide__ = True
+        if type(count) is not int or count < 0:
+            raise UsageError(f"count: expected a whole number from 0, got {count!a:.80}", path="count")
         entries, pattern = self.entries, _pattern(wanted)
         places = [index for index, one in enumerate(entries) if pattern.matches(one)]
         if len(places) != count:
@@ -154,7 +156,11 @@ class Recorded(ABC):
 
 
 def _pattern(wanted: Wanted) -> Pattern:
-    return Pattern(wanted) if isinstance(wanted, str) else wanted
+    if isinstance(wanted, str):
+        return Pattern(wanted)
+    if not isinstance(wanted, Pattern):
+        raise UsageError(f"expected what happened, a string or entry(...), got {wanted!a:.80}", path="wanted")
+    return wanted
 
 
 def _failure(what: str, problems: Sequence[str], entries: Sequence[Entry], marks: dict[int, Mark]) -> SequenceError:

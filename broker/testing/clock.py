@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from broker.errors import UsageError
+
 
 class ManualClock:
     """A :class:`~broker.clock.Clock` whose readings change only through its own methods.
@@ -24,14 +26,14 @@ class ManualClock:
         return self._monotonic_ms
 
     def advance_ms(self, milliseconds: int) -> None:
-        """Let time pass: both readings move on. Time does not go back: a negative amount is a :class:`ValueError`."""
-        if milliseconds < 0:
-            raise ValueError(f"time cannot pass backwards: {milliseconds} ms")
+        """Let time pass: both readings move on. Raises :class:`UsageError` as :func:`check_passing` does."""
+        check_passing(milliseconds)
         self._unix_ms += milliseconds
         self._monotonic_ms += milliseconds
 
     def step_wall_ms(self, milliseconds: int) -> None:
         """Step the wall clock alone, forwards or back, as when a machine's clock is set."""
+        _check_whole(milliseconds)
         self._unix_ms += milliseconds
 
     def wait(self, seconds: float) -> bool:
@@ -44,3 +46,15 @@ class ManualClock:
 
     def __repr__(self) -> str:
         return f"ManualClock(unix_ms={self._unix_ms}, monotonic_ms={self._monotonic_ms})"
+
+
+def check_passing(milliseconds: int) -> None:
+    """Raise :class:`UsageError` unless so much time can pass: whole milliseconds, as a clock reads them, from 0 on."""
+    _check_whole(milliseconds)
+    if milliseconds < 0:
+        raise UsageError(f"time cannot pass backwards: {milliseconds} ms", path="milliseconds")
+
+
+def _check_whole(milliseconds: int) -> None:
+    if type(milliseconds) is not int:
+        raise UsageError(f"milliseconds: expected a whole number, got {milliseconds!a:.80}", path="milliseconds")

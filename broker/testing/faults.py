@@ -187,6 +187,15 @@ class Faults:
         return low + int(self._random.random() * (high - low))
 
 
+def faults_of(given: Fault | Faults) -> tuple[Fault, ...]:
+    """What ``inject`` was given, one by one; raises :class:`UsageError` for anything that is no fault."""
+    if isinstance(given, Faults):
+        return given.faults
+    if not isinstance(given, Fault):
+        raise UsageError(f"expected a fault, such as Faults().kill('name'), got {given!a:.80}", path="fault")
+    return (given,)
+
+
 class ArmedFaults:
     """A plan on its way through one run: what is still to come, and when."""
 

@@ -76,7 +76,12 @@ class MemoryHost:
             order = Interleaving(schedule.choices)  # one that was used is used anew
         else:
             order = Interleaving(schedule) if isinstance(schedule, Iterable) else schedule
+        if type(patience_ms) is not int or patience_ms < 0:
+            raise UsageError(
+                f"patience_ms: expected a whole number from 0, got {patience_ms!a:.80}", path="patience_ms"
+            )
         self.seed: int | None = seed
+        self._ordered = schedule is not None
         self.faults: Faults = faults or Faults()
         self.clock: ManualClock = clock or ManualClock()
         self.patience_ms: int = patience_ms
@@ -113,7 +118,7 @@ class MemoryHost:
     def replay(self) -> str:
         """The call that makes a host on which the same happens again."""
         given = [f"seed={self.seed}"] if self.seed is not None else []
-        if self.seed is None and self.driver.steps is not None:
+        if self._ordered or (self.seed is None and self.driver.steps is not None):
             given.append(f"schedule={list(self.interleaving.choices)}")
         if self.faults.faults:
             given.append(f"faults={self.faults!r}")

@@ -226,7 +226,8 @@ class _Turn:
         if not self._loops.acquire(timeout=PLAIN_TURN_MS / 1000):
             raise AssertionError(
                 f"{self._name} neither ended nor waited for its host within {PLAIN_TURN_MS} ms; "
-                "in memory a plain function waits for nothing else, as everything stands still meanwhile"
+                "in memory a plain function waits for nothing else, as everything stands still meanwhile, "
+                "and nothing cancels it: test that with an async function, or with real processes"
             )
         if self._finished:
             self._thread.join()

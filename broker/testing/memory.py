@@ -16,7 +16,7 @@ from broker.adapters.artifacts import ArtifactRoots
 from broker.errors import BrokerError, SetupError, UsageError
 from broker.host import Outcome, ProcessLink, Session, Work
 from broker.limits import MAX_IDLE_DEADLINES, MAX_MEMORY_MOVES
-from broker.testing.clock import ManualClock
+from broker.testing.clock import ManualClock, check_passing
 from broker.testing.faults import Fault, Faults, strike
 from broker.testing.memory_process import Frame, MemoryProcess, step_name
 from broker.testing.schedule import Schedule, StepQueue
@@ -104,6 +104,7 @@ class MemoryDriver:
 
     def advance(self, milliseconds: int) -> None:
         """Move the clock, stopping at every deadline on the way, and let everything happen that follows."""
+        check_passing(milliseconds)
         end = self._clock.monotonic_ms() + milliseconds
         while self.advance_to_deadline(end):
             pass

@@ -18,7 +18,7 @@ from broker.adapters.artifacts import ArtifactRoots
 from broker.errors import BrokerError, UsageError
 from broker.host import Extension, Host, McpServer, Outcome, ProcessLink, Session, Work
 from broker.limits import PATIENCE_MS
-from broker.testing.faults import Fault, Faults, strike
+from broker.testing.faults import Fault, Faults, faults_of, strike
 from broker.testing.memory_process import Frame, MemoryProcess
 from broker.testing.plan import Make, process_of
 from broker.testing.recorder import Recorder
@@ -133,7 +133,7 @@ class MixedSession(AsyncSession):
         To an object anything can happen that befalls a process; a real process can be killed and stalled. Raises
         :class:`UsageError` for anything else, and when nothing runs under the fault's name.
         """
-        for one in fault.faults if isinstance(fault, Faults) else (fault,):
+        for one in faults_of(fault):
             self._mixed.inject(self.session, one)
             self.recorder.fault(one)
 

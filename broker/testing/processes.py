@@ -23,7 +23,7 @@ from broker.host.feature.services import NO_SERVICES, FeatureServices
 from broker.limits import PATIENCE_LOOK_MS, PATIENCE_MS
 from broker.testing.clock import ManualClock
 from broker.testing.driven import DrivenSession
-from broker.testing.faults import Fault, Faults
+from broker.testing.faults import Fault, Faults, faults_of
 from broker.testing.host import Decide, approval
 from broker.testing.mixed import MixedDriver
 from broker.testing.plan import Make, default_name
@@ -172,7 +172,7 @@ class ProcessSession(DrivenSession):
 
     def inject(self, fault: Fault | Faults, *, generation: int | None = None) -> None:
         """Have a fault, or each of a plan, happen now: a real process can be killed and stalled."""
-        for one in fault.faults if isinstance(fault, Faults) else (fault,):
+        for one in faults_of(fault):
             self.host.mixed.inject(self.session, one, generation)
             self.recorder.fault(one)
 

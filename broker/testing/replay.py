@@ -27,14 +27,13 @@ from broker.host.recording import Header, RecordedEntry, read_recording
 from broker.limits import MAX_RECORDING_BYTES, REPLAY_END_MS
 from broker.testing.clock import ManualClock
 from broker.testing.memory import MemoryDriver
+from broker.testing.recorded_frames import begins_end, expected_of, of_the_bus, read_frame, timeless, told_of_end
 from broker.testing.scripted import ScriptedProcess
 from broker.wire.odek.approval import ApprovalRequest
 from broker.wire.odek.events.redaction import REDACTED
 from broker.wire.quoting import quote
 
 _OPAQUE: Final = re.compile("[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_OF_THE_CLOCK: Final = ("published_at_ms",)
-_BUS_MESSAGES: Final = ("bus/event", "bus/lifecycle")
 
 
 @frozen
@@ -65,7 +64,7 @@ class _Replayed(ScriptedProcess):
         self.unseen: dict[bool, deque[bytes]] = {True: deque(), False: deque()}
 
     def on_message(self, message: bytes) -> None:
-        self.unseen[_of_the_bus(_read(message))].append(message)
+        self.unseen[of_the_bus(read_frame(message))].append(message)
 
     def decode(self, line: bytes) -> bytes:
         return line
@@ -79,8 +78,10 @@ class _Replayed(ScriptedProcess):
 
 @define(eq=False)
 class _Track:
-    """One recorded process, and whether the host has started it."""
+    """One recorded process, and whether the host has started it. One that was stopped and started again is another."""
 
+    name: str
+    number: int
     process: _Replayed = field(factory=_Replayed)
     spawned: bool = False
 
@@ -106,11 +107,18 @@ class Replay:
         self.clock: ManualClock = ManualClock(unix_ms=header.recorded_at_ms)
         self.differences: list[Difference] = []
         self.compared: int = 0
-        self._tracks: dict[tuple[str, int], _Track] = {}
+        self._tracks: list[_Track] = []
         self._names: dict[str, str] = {}
-        self._calls: dict[tuple[str, int, Any], Call | McpCall] = {}
+        self._calls: dict[tuple[str, int, str], Call | McpCall] = {}
+        self._played = 0
+        self._unspawned: dict[tuple[str, int], deque[_Track]] = {}
+        current: dict[tuple[str, int], _Track] = {}
         for entry in entries:
-            self._tracks.setdefault((entry.name, entry.number), _Track())
+            key = entry.name, entry.number
+            if entry.kind == "start" or key not in current:
+                current[key] = _Track(*key)
+                self._unspawned.setdefault(key, deque()).append(current[key])
+            self._tracks.append(current[key])
         factories: dict[str, Callable[[Any], ScriptedProcess]] = {entry.name: self._process_of for entry in entries}
         self.driver: MemoryDriver = MemoryDriver(self.clock, factories)
         host = Host(self.driver, clock=self.clock, services=services, approve=_approve)
@@ -148,20 +156,20 @@ class Replay:
 
         Of a recording that was cut (``complete`` is false) nobody knows what came then: it stops there.
         """
-        for entry in self.entries:
+        for entry, track in zip(self.entries, self._tracks, strict=True):
             if (left := entry.at_ms - self.clock.monotonic_ms()) > 0:
                 self.driver.advance(left)
-            track = self._tracks[entry.name, entry.number]
             _ACTS[entry.kind](self, entry, track)
             self.driver.run()
             if entry.kind == "heard":
                 self._compare(entry, track)
+            self._played += 1
             yield entry
         if not self.complete:
             return
-        for (name, number), track in self._tracks.items():
+        for track in dict.fromkeys(self._tracks):
             for line in (*track.process.unseen[False], *track.process.unseen[True]):
-                self._surplus(name, number, line)
+                self._surplus(track.name, track.number, line)
         self.session.close()
         self.driver.advance(REPLAY_END_MS)
 
@@ -171,7 +179,12 @@ class Replay:
         if track.spawned:
             return
         try:
-            if entry.manifest is not None and entry.name not in self.session.extensions:
+            known = self.session.extensions.get(entry.name)
+            if entry.manifest is not None and known is not None and entry.number > 1:
+                known.reload(entry.manifest)
+            elif entry.manifest is not None:
+                if known is not None:
+                    self.session.remove(entry.name)
                 self.session.add(entry.manifest).start()
             elif entry.server is not None:
                 self.session.add_server(entry.server).start()
@@ -189,20 +202,44 @@ class Replay:
             return
         method, params = entry.frame.get("method"), entry.frame.get("params")
         params = params if isinstance(params, dict) else {}
-        number = (entry.name, entry.number, entry.frame.get("id"))
+        number = (entry.name, entry.number, repr(entry.frame.get("id")))
         try:
             if method == "tool/call":
                 self._calls[number] = self.session.call(entry.name, params["name"], params["arguments"])
             elif method == "tools/call":
                 self._calls[number] = self.session.server(entry.name).call(params["name"], params.get("arguments"))
             elif method in ("$/cancelRequest", "notifications/cancelled"):
-                call = self._calls.get((entry.name, entry.number, params.get("id", params.get("requestId"))))
+                call = self._calls.get((entry.name, entry.number, repr(params.get("id", params.get("requestId")))))
                 if call is not None:
                     call.cancel(params.get("reason", "user"))
-            elif method == "shutdown":
-                self.session.extension(entry.name).stop()
+            elif begins_end(entry):
+                for first in self._ended_together(entry):
+                    self._stop(first)
         except (BrokerError, KeyError) as error:
             self.differences.append(Difference(entry.name, entry.number, f"not repeated: {error}", entry=entry))
+
+    def _ended_together(self, end: RecordedEntry) -> list[RecordedEntry]:
+        """``end``, and where each other end began that its host began with it in one go, as one that closes does.
+
+        That is so before the process of ``end`` is gone, of everybody who was told nothing else in between: who is
+        stopped later hears first that the topics of the other are gone.
+        """
+        begun: dict[str, RecordedEntry] = {}
+        told: set[str] = set()
+        for entry in self.entries[self._played :]:
+            if entry.kind == "exited" and (entry.name, entry.number) == (end.name, end.number):
+                break
+            if entry.kind == "heard" and entry.name not in told and entry.name not in begun:
+                if begins_end(entry):
+                    begun[entry.name] = entry
+                elif isinstance(entry.frame, dict) and "method" in entry.frame:
+                    told.add(entry.name)
+        return list(begun.values())
+
+    def _stop(self, end: RecordedEntry) -> None:
+        extension = self.session.extension(end.name)
+        if extension.generation is not None and extension.generation.number == end.number:
+            extension.stop(outcome=told_of_end(end).get("outcome", "completed"))
 
     def _sent(self, entry: RecordedEntry, track: _Track) -> None:
         track.process.send_bytes(self._bytes(entry))
@@ -224,9 +261,10 @@ class Replay:
     # -- frames --------------------------------------------------------------------------------------------------------
 
     def _process_of(self, link: ProcessLink) -> _Replayed:
-        track = self._tracks.get((link.name, link.number))
-        if track is None:
+        unspawned = self._unspawned.get((link.name, link.number))
+        if not unspawned:
             raise SetupError(f"generation {link.number} of {link.name} was not recorded", extension=link.name)
+        track = unspawned.popleft()
         track.spawned = True
         return track.process
 
@@ -237,7 +275,9 @@ class Replay:
             try:
                 return canonical.encode(frame) + end
             except BrokerError:  # a number with a fraction: of a wire that has no canonical form
-                return json.dumps(frame, separators=(",", ":"), ensure_ascii=False).encode() + end
+                return (
+                    json.dumps(frame, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass") + end
+                )
         data = (b"\xff" if entry.invalid else b"") + (entry.text or "").encode("utf-8", "surrogatepass")
         return data.ljust(entry.length or 0) + end
 
@@ -249,14 +289,14 @@ class Replay:
         return [self._translated(member) for member in value] if isinstance(value, list) else value
 
     def _compare(self, entry: RecordedEntry, track: _Track) -> None:
-        unseen = track.process.unseen[_of_the_bus(entry.frame)]
+        unseen = track.process.unseen[of_the_bus(entry.frame)]
         if not unseen:
             self.differences.append(Difference(entry.name, entry.number, "the host did not say it", entry=entry))
             return
         self.compared += 1
         matching = self._matching(entry, track)
         if matching is None:
-            fault = self._difference(_expected(entry), _read(unseen[0]), "$", {})
+            fault = self._difference(expected_of(entry), timeless(read_frame(unseen[0])), "$", {})
             path, problem = fault or ("$", "differs")
             self.differences.append(Difference(entry.name, entry.number, problem, path, entry, unseen.popleft()))
             return
@@ -268,9 +308,9 @@ class Replay:
 
     def _matching(self, entry: RecordedEntry, track: _Track) -> tuple[int, dict[str, str]] | None:
         """Where the recorded frame is among those not looked at yet, and what it says of this session's ids."""
-        for index, line in enumerate(track.process.unseen[_of_the_bus(entry.frame)]):
+        for index, line in enumerate(track.process.unseen[of_the_bus(entry.frame)]):
             names: dict[str, str] = {}
-            if self._difference(_expected(entry), _read(line), "$", names) is None:
+            if self._difference(expected_of(entry), timeless(read_frame(line)), "$", names) is None:
                 return index, names
         return None
 
@@ -291,10 +331,9 @@ class Replay:
             for key in sorted(expected.keys() | observed.keys()):
                 if key not in expected or key not in observed:
                     return f"{path}.{key}", "was recorded and is missing" if key in expected else "was not recorded"
-                if key not in _OF_THE_CLOCK:
-                    found = self._difference(expected[key], observed[key], f"{path}.{key}", names)
-                    if found is not None:
-                        return found
+                found = self._difference(expected[key], observed[key], f"{path}.{key}", names)
+                if found is not None:
+                    return found
             return None
         elif isinstance(expected, list) and isinstance(observed, list) and len(expected) == len(observed):
             members = zip(expected, observed, strict=True)
@@ -314,21 +353,6 @@ _ACTS: Final[dict[str, Callable[[Replay, RecordedEntry, _Track], None]]] = {
     "output_closed": Replay._output_closed,
     "exited": Replay._exited,
 }
-
-
-def _expected(entry: RecordedEntry) -> Any:
-    return entry.frame if entry.is_frame else entry.text
-
-
-def _of_the_bus(frame: Any) -> bool:
-    return isinstance(frame, dict) and frame.get("method") in _BUS_MESSAGES
-
-
-def _read(line: bytes) -> Any:
-    try:
-        return json.loads(line)
-    except ValueError:
-        return line.decode("utf-8", "backslashreplace")
 
 
 def _approve(request: ApprovalRequest) -> Outcome[bool]:

@@ -8,6 +8,7 @@ Needs hypothesis (extra ``testing``).
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -30,10 +31,10 @@ class FailingInterleaving:
     others, by the number of the choice, and ``report`` what happened in it, session by session.
     """
 
-    def __init__(self, host: MemoryHost, error: Exception) -> None:
+    def __init__(self, host: MemoryHost, error: BaseException) -> None:
         assert host.driver.steps is not None
         self.interleaving: Interleaving = host.interleaving
-        self.error: Exception = error
+        self.error: BaseException = error
         self.choices: dict[int, Choice] = {
             number: choice for number, choice in enumerate(host.driver.steps.choices) if choice.chosen
         }
@@ -140,9 +141,22 @@ def _run(scenario: Scenario, host: MemoryHost) -> FailingInterleaving | None:
     try:
         scenario(host)
         host.finish()
-    except Exception as error:
+    except _failures() as error:
+        if _is_xfail(error):
+            raise
         return FailingInterleaving(host, error)
     return None
+
+
+def _failures() -> tuple[type[BaseException], ...]:
+    """What a scenario raises when it fails: ``pytest.fail`` and ``pytest.raises`` raise no :class:`Exception`."""
+    pytest = sys.modules.get("pytest")
+    return (Exception,) if pytest is None else (Exception, pytest.fail.Exception)
+
+
+def _is_xfail(error: BaseException) -> bool:
+    pytest = sys.modules.get("pytest")
+    return pytest is not None and isinstance(error, pytest.xfail.Exception)
 
 
 def _count(

@@ -11,7 +11,7 @@ from broker.host import Session
 from broker.limits import MAX_SETTLE_MS
 from broker.testing.clock import ManualClock
 from broker.testing.driven import DrivenSession
-from broker.testing.faults import Fault, Faults
+from broker.testing.faults import Fault, Faults, faults_of
 from broker.testing.memory_process import Frame
 from broker.testing.plan import Make, maker_of, process_of
 from broker.testing.script_run import Player
@@ -79,7 +79,7 @@ class MemorySession(DrivenSession):
 
     def inject(self, fault: Fault | Faults, *, generation: int | None = None) -> None:
         """Have a fault, or each of a plan, happen now, whatever moment it names."""
-        for one in fault.faults if isinstance(fault, Faults) else (fault,):
+        for one in faults_of(fault):
             self._driver.inject(one, generation)
         self.run()
 

@@ -56,6 +56,16 @@ def test_nothing_found_names_the_path(tmp_path: Path) -> None:
         assert caught.value.path == str(path)
 
 
+def test_a_directory_of_a_server_is_told_to_be_named_by_its_file(tmp_path: Path) -> None:
+    (tmp_path / "server.json").write_text('{"mcp_servers": {}}')
+    with pytest.raises(SetupError) as caught:
+        find_manifests(tmp_path)
+    assert str(caught.value) == (
+        f"{tmp_path} holds no extension.toml, and neither does a directory in it; "
+        f"if you mean an MCP server, give its file: {tmp_path / 'server.json'}"
+    )
+
+
 def test_relative_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_manifest(tmp_path / "alpha")
     monkeypatch.chdir(tmp_path)

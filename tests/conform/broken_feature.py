@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 
-from faulty import is_fault, write
+from faulty import is_fault, split_as_text, start_helper, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ class Extension:
             return None
         if is_fault("silent-on-odd-arguments") and not isinstance(params["arguments"], dict):
             return None
+        if is_fault("leaves-helper"):
+            start_helper()
         if is_fault("huge-stderr"):
             sys.stderr.write("x" * 1_100_000)
             sys.stderr.flush()
@@ -146,6 +148,8 @@ class Extension:
             if is_fault("chunk-is-line") and lines[-1]:
                 lines = [b""]
             pending = lines.pop()
+            if is_fault("unicode-lines"):
+                lines = split_as_text(lines)
             for line in lines[:1] if is_fault("one-line-a-read") else lines:
                 self.receive(json.loads(line))
         if is_fault("deaf-to-eof"):

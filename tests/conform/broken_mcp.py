@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 
-from faulty import is_fault, write
+from faulty import is_fault, split_as_text, start_helper, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -157,6 +157,8 @@ class Server:
             os._exit(1)
         if is_fault("dies-on-long-line") and len(json.dumps(arguments)) > 200_000:
             os._exit(1)
+        if is_fault("leaves-helper") and name == "report":
+            start_helper()
         if name != "report":
             if is_fault("answers-any-tool"):
                 self.reply(request_id, {"content": []})
@@ -296,6 +298,8 @@ class Server:
                 self.fail(request_id, -32601, "method not found")
         elif method == "notifications/initialized":
             self.announced = True
+            if is_fault("answers-initialized"):
+                send({"id": None, "result": {}})
         elif method == "notifications/cancelled":
             if is_fault("dies-on-cancel"):
                 os._exit(1)
@@ -327,6 +331,8 @@ class Server:
             pending += chunk
             lines = pending.split(b"\n")
             pending = lines.pop()
+            if is_fault("unicode-lines"):
+                lines = split_as_text(lines)
             for line in lines:
                 self.receive(json.loads(line))
         if is_fault("leaves-child"):

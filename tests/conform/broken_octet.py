@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 
-from faulty import is_fault, write
+from faulty import is_fault, split_as_text, start_helper, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -235,6 +235,8 @@ class Extension:
 
     def call(self, request_id: Any, params: dict[str, Any]) -> None:
         name, arguments = params["name"], params["arguments"]
+        if is_fault("leaves-helper") and name == "echo":
+            start_helper()
         if name not in ("echo", "later"):
             if is_fault("answers-any-tool"):
                 self.reply(request_id, self.result("?"))
@@ -442,6 +444,8 @@ class Extension:
                     raise ValueError("the line is too long")
                 lines = pending.split(b"\n")
                 pending = lines.pop()
+                if is_fault("unicode-lines"):
+                    lines = split_as_text(lines)
                 for line in lines[:1] if is_fault("one-frame-a-read") else lines:
                     self.receive(json.loads(line))
             for request_id, at in list(self.later.items()):

@@ -27,7 +27,9 @@ FAULTS = {
     "id-as-string": ("odek.server.id-echoed", "was answered as"),
     "id-as-fraction": ("odek.server.id-echoed", "2.0"),
     "answers-twice": ("odek.server.answered-once", "was answered again", "call_tools"),
+    "answers-initialized": ("odek.server.answered-once", "an answer to id 'None', which nothing has"),
     "answers-notifications": ("odek.server.notifications-unanswered", "without an id", "unknown_things"),
+    "unicode-lines": ("odek.transport.split-on-lf", "U+2028", "edges"),
     "chunk-is-message": ("odek.transport.chunks", "initialize: no answer", "in_pieces"),
     "dies-on-long-line": ("odek.server.long-line", "ended with status 1", "edges"),
     # -- handshake
@@ -110,6 +112,7 @@ FAULTS = {
     "ignores-sigterm": ("odek.server.exit-on-sigterm", "still runs", "sigterm"),
     "dies-idle": ("odek.server.stays-alive", "ended with status 9", "call_tools"),
     "leaves-child": ("odek.server.nothing-left", "sleep (pid "),
+    "leaves-helper": ("odek.server.nothing-left", "with its tools called before it", "call_tools"),
     "huge-stderr": ("odek.transport.stderr-drained", "bytes on stderr", "call_tools"),
 }
 

@@ -84,6 +84,7 @@ FAULTS = {
     "dies-idle": ("octet.process.stays-alive", "status 9"),
     # -- reading
     "chunk-is-frame": ("octet.framing.chunk-independent", "byte by byte", "in_pieces"),
+    "unicode-lines": ("octet.framing.split-on-lf", "U+2028", "in_pieces"),
     "one-frame-a-read": ("octet.framing.several-in-one-chunk", "1 answered", "in_pieces"),
     "short-lines": ("octet.framing.at-bound", "the line is too long", "in_pieces"),
     # -- calls
@@ -162,6 +163,7 @@ FAULTS = {
     "ignores-eof": ("octet.process.exit-on-eof", "still runs", "lower_limits"),
     "ignores-sigterm": ("octet.process.exit-on-sigterm", "still runs", "unknown_method_and_sigterm"),
     "leaves-child": ("octet.process.nothing-left", "sleep (pid "),
+    "leaves-helper": ("octet.process.nothing-left", "with its tools called before it", "call_tools"),
     "huge-stderr": ("octet.process.stderr-bounded", "bytes on stderr", "call_tools"),
 }
 # Faults of a program that provides models and adapts a setup.

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.cli.main import main
 from broker.conform import ConformSettings, examine
 from broker.wire.odek.config import ServerConfig
 
@@ -117,3 +118,14 @@ def test_an_interrupted_run_leaves_nothing(of: str, number: signal.Signals, at_f
     assert (running.returncode, out, err) == (130, b"", b"broker: interrupted, nothing was judged\n")
     assert list(temporary.iterdir()) == []
     assert not is_running(pid)
+
+
+def test_an_interrupt_before_anything_is_judged_breaks_no_rule(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def interrupted(file: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("broker.cli.conform._check_writable", interrupted)
+    assert main(["conform", str(tmp_path), "--junit", str(tmp_path / "j.xml")]) == 130
+    assert capsys.readouterr() == ("", "broker: interrupted, nothing was judged\n")

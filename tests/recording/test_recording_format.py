@@ -78,6 +78,9 @@ def test_a_torn_last_line_is_left_out() -> None:
     assert read.entries[0].line_number == 2
 
 
+PLAIN = {"name": "a", "version": "1.0.0", "api_version": "0.3", "path": "", "entrypoint": {"command": "x"}}
+
+
 def entry(**members: Any) -> dict[str, Any]:
     return {"at_ms": 0, "kind": "sent", "name": "a", "number": 1, "text": "x"} | members
 
@@ -90,6 +93,14 @@ def entry(**members: Any) -> dict[str, Any]:
         ([[]], "r: line 1: expected an object"),
         ([{}], "r: no recording: its first line does not say broker-recording/v1"),
         ([{"schema": "broker-recording/v1"}], "r: line 1: needs workspace and recorded_at_ms"),
+        (
+            [{"schema": "broker-recording/v1", "workspace": "/", "recorded_at_ms": 2**53}],
+            "r: line 1: recorded_at_ms: expected a whole number from 0 to 9007199254740991",
+        ),
+        (
+            [None, entry(at_ms=2**53 - 1)],
+            "r: line 2: at_ms: no time is that long after 1700000000000 ms, which is when it was recorded",
+        ),
         ([None, entry(at_ms=-1)], "r: line 2: at_ms: expected a whole number from 0 on"),
         ([None, entry(at_ms=True)], "r: line 2: at_ms: expected a whole number from 0 on"),
         ([None, entry(), entry(number="1")], "r: line 3: number: expected a whole number from 0 on"),
@@ -113,6 +124,10 @@ def entry(**members: Any) -> dict[str, Any]:
                 "r: line 2: invalid value for type, expected str @ manifest.name; "
                 "required field missing @ manifest.version"
             ),
+        ),
+        (
+            [None, entry(kind="start", manifest={**PLAIN, "api_version": "0.5"})],
+            "r: line 2: manifest.api_version: expected one of 0.1, 0.2, 0.3, 0.4",
         ),
     ],
 )

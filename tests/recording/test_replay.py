@@ -13,14 +13,23 @@ import pytest
 
 from broker.adapters.aio import AsyncHost
 from broker.adapters.frame_log import FrameLog
-from broker.bus.trace import Declared
+from broker.bus import Active
+from broker.bus.trace import Declared, Subscribed
 from broker.errors import BrokerError
 from broker.host import Exited, Health, HealthChanged, records
+from broker.testing import write_extension
 from broker.testing.replay import Replay
 from broker.wire.odek.config import ServerConfig
 
 EXAMPLES = Path(__file__).parents[2] / "docs/examples"
 KIT_SERVER = Path(__file__).parents[1] / "mcp_kit/kit_server.py"
+KIT = ServerConfig(
+    name="kit",
+    source="operator",
+    command=sys.executable,
+    args=(str(KIT_SERVER),),
+    env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+)
 
 
 def record(path: Path, scene: Any) -> None:
@@ -150,14 +159,7 @@ def test_a_crash_and_the_generation_after_it(tmp_path: Path, rogue: Any) -> None
 
 def test_an_mcp_server(tmp_path: Path) -> None:
     async def scene(session: Any) -> None:
-        config = ServerConfig(
-            name="kit",
-            source="operator",
-            command=sys.executable,
-            args=(str(KIT_SERVER),),
-            env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )
-        await session.start_server(config)
+        await session.start_server(KIT)
         output = await session.call_server("kit", "add", {"a": 2})
         assert output.text == "3"
 
@@ -177,3 +179,129 @@ def test_every_wire_is_played_again(tmp_path: Path, version: str) -> None:
     replay = Replay.read(tmp_path / "r.jsonl")
     assert replay.run() == []
     assert replay.compared >= 2
+
+
+TIDE = f"""
+import sys
+sys.path[:0] = {sys.path!r}
+from broker import Field
+from broker.extension import Extension
+app = Extension("tide", "1.0.0")
+level = app.topic("level", [Field.integer("metres")])
+@app.hook("session_end")
+async def end(payload): ...
+app.run()
+"""
+BOARD = f"""
+import sys
+sys.path[:0] = {sys.path!r}
+from broker.extension import Event, Extension
+app = Extension("board", "1.0.0")
+@app.on("bus.tide.level")
+async def show(event: Event[dict]) -> None: ...
+app.run()
+"""
+
+
+async def start_tide_and_board(session: Any, directory: Path, *, hooks: bool) -> None:
+    """Both run, and the board waits for the levels of the tide."""
+    active = asyncio.Event()
+
+    def look(seen: Any) -> None:
+        if isinstance(seen, Subscribed) and isinstance(seen.state, Active):
+            active.set()
+
+    session.bus.add_trace(look)
+    tide_hooks = ["session_start", "session_end"] if hooks else []
+    for name, text, its_hooks in (("tide", TIDE, tide_hooks), ("board", BOARD, [])):
+        text = text.replace('@app.hook("session_end")', "") if not its_hooks else text
+        await session.start(
+            write_extension(directory / name, text, name=name, version="1.0.0", hooks=its_hooks, tools=())
+        )
+    await asyncio.wait_for(active.wait(), 30)
+
+
+@pytest.mark.parametrize("hooks", [False, True])
+def test_a_session_that_closes_ends_its_extensions_together(tmp_path: Path, hooks: bool) -> None:
+    async def scene(session: Any) -> None:
+        await start_tide_and_board(session, tmp_path, hooks=hooks)
+
+    record(tmp_path / "r.jsonl", scene)
+    replay = Replay.read(tmp_path / "r.jsonl")
+    assert replay.run() == []
+    assert replay.compared == (tmp_path / "r.jsonl").read_text().count('"heard"')
+
+
+@pytest.mark.parametrize("hooks", [False, True])
+def test_an_extension_that_is_stopped_alone_is_missed_by_its_subscribers(tmp_path: Path, hooks: bool) -> None:
+    async def scene(session: Any) -> None:
+        await start_tide_and_board(session, tmp_path, hooks=hooks)
+        ended = session.session.extension("tide").stop(outcome="failed")
+        await session.stop("tide")
+        assert ended.done
+
+    record(tmp_path / "r.jsonl", scene)
+    replay = Replay.read(tmp_path / "r.jsonl")
+    assert replay.run() == []
+    assert replay.compared == (tmp_path / "r.jsonl").read_text().count('"heard"')
+    assert '"topic_unavailable"' in (tmp_path / "r.jsonl").read_text()
+
+
+def test_how_long_a_session_was_is_a_matter_of_the_clock_and_how_it_ended_is_none(tmp_path: Path) -> None:
+    async def scene(session: Any) -> None:
+        await start_tide_and_board(session, tmp_path, hooks=True)
+
+    def change(entry: dict[str, Any]) -> dict[str, Any]:
+        payload = entry.get("frame", {}).get("params", {}).get("payload", {})
+        if "duration_ms" in payload:
+            payload["duration_ms"] += 7
+            payload["reason"] = "cancelled"
+        return entry
+
+    record(tmp_path / "r.jsonl", scene)
+    (difference,) = Replay.read(changed(tmp_path / "r.jsonl", change)).run()
+    assert difference.path == "$.params.payload.reason"
+
+
+def test_a_payload_that_is_named_like_a_reading_of_the_clock_is_compared(hello: Path) -> None:
+    def change(entry: dict[str, Any]) -> dict[str, Any]:
+        frame = entry.get("frame", {})
+        if entry["kind"] == "heard" and frame.get("method") == "tool/call":
+            frame["params"]["context"]["host"]["published_at_ms"] = 7
+        return entry
+
+    assert {one.path for one in Replay.read(changed(hello, change)).run()} == {"$.params.context.host.published_at_ms"}
+
+
+@pytest.mark.parametrize("how", ["stopped and started again", "reloaded", "a server stopped and started again"])
+def test_what_runs_anew_is_another_process(tmp_path: Path, how: str) -> None:
+    async def scene(session: Any) -> None:
+        await session.start(EXAMPLES / "hello")
+        await session.call("hello", "greet", {"who": "Ada"})
+        if how == "reloaded":
+            await session.reload("hello")
+        elif how == "stopped and started again":
+            await session.stop("hello")
+            await session.start(EXAMPLES / "hello")
+        else:
+            for _ in range(2):
+                await session.start_server(KIT)
+                await session.call_server("kit", "add", {"a": 2})
+                await session.stop_server("kit")
+        await session.call("hello", "greet", {"who": "Bob"})
+
+    record(tmp_path / "r.jsonl", scene)
+    replay = Replay.read(tmp_path / "r.jsonl")
+    assert replay.run() == []
+    assert replay.compared == (tmp_path / "r.jsonl").read_text().count('"heard"')
+
+
+@pytest.mark.parametrize("wrong", [["an", "array"], {"an": "object"}, None, 1.5, "half of a pair: \ud800"])
+@pytest.mark.parametrize("kind", ["heard", "sent"])
+def test_whatever_a_recording_has_where_an_id_stands_it_is_played(hello: Path, kind: str, wrong: Any) -> None:
+    def change(entry: dict[str, Any]) -> dict[str, Any]:
+        if entry["kind"] == kind and "id" in entry["frame"]:
+            entry["frame"]["id"] = wrong
+        return entry
+
+    assert Replay.read(changed(hello, change)).run() != []

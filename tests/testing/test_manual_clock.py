@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from broker.clock import Clock
+from broker.errors import UsageError
 from broker.testing import ManualClock
 
 
@@ -31,7 +34,16 @@ def test_a_stepped_wall_clock_leaves_elapsed_time_alone() -> None:
 
 def test_time_cannot_pass_backwards() -> None:
     clock = ManualClock(unix_ms=100, monotonic_ms=10)
-    with pytest.raises(ValueError, match="-1 ms"):
+    with pytest.raises(UsageError, match="-1 ms"):
         clock.advance_ms(-1)
     assert (clock.unix_ms(), clock.monotonic_ms()) == (100, 10)
     assert repr(clock) == "ManualClock(unix_ms=100, monotonic_ms=10)"
+
+
+@pytest.mark.parametrize("amount", [1.5, True, "1"])
+def test_time_passes_in_whole_milliseconds(amount: Any) -> None:
+    clock = ManualClock(unix_ms=100, monotonic_ms=10)
+    for move in (clock.advance_ms, clock.step_wall_ms):
+        with pytest.raises(UsageError, match=f"milliseconds: expected a whole number, got {amount!r}"):
+            move(amount)
+    assert (clock.unix_ms(), clock.monotonic_ms()) == (100, 10)

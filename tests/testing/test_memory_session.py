@@ -17,6 +17,7 @@ from broker.testing import (
     MemoryHost,
     MemorySession,
     Script,
+    ScriptedExtension,
     ScriptedFeatureExtension,
     ScriptedProcess,
     ScriptedServer,
@@ -351,3 +352,26 @@ def test_with_a_manifest_a_factory_is_not_asked_before_its_process_starts(broker
     with pytest.raises(SetupError, match="no such program"):
         broker_session.settle(extension.start())
     assert made == [1]
+
+
+def test_a_session_is_moved_and_struck_by_what_can_happen() -> None:
+    with MemoryHost() as host, host.open_session() as session:
+        with pytest.raises(UsageError, match="time cannot pass backwards: -1 ms"):
+            session.advance(-1)
+        with pytest.raises(UsageError, match=r"milliseconds: expected a whole number, got 1\.5"):
+            session.advance(1.5)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match=r"expected a fault, such as Faults\(\).kill\('name'\), got 'kill'"):
+            session.inject("kill")  # type: ignore[arg-type]
+        assert host.clock.monotonic_ms() == 0
+    with pytest.raises(UsageError, match="patience_ms: expected a whole number from 0, got -1"):
+        MemoryHost(patience_ms=-1)
+
+
+def test_a_replay_has_the_seed_of_the_restarts_and_the_order_that_was_given() -> None:
+    with MemoryHost(seed=7, schedule=[1]) as host, host.open_session() as session:
+        for name in ("one", "other"):
+            session.add(ScriptedExtension, name=name)
+        session.start()
+        assert host.replay == "MemoryHost(seed=7, schedule=[1])"
+    assert MemoryHost(seed=7).replay == "MemoryHost(seed=7)"
+    assert MemoryHost().replay == "MemoryHost()"

@@ -181,6 +181,20 @@ def test_a_pattern_of_no_kind_is_refused() -> None:
         entry("tool/call", kind="frames")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        (lambda recorder: recorder.times("call", 1), "count: expected a whole number from 0, got 'call'"),
+        (lambda recorder: recorder.times(-1, "call"), "count: expected a whole number from 0, got -1"),
+        (lambda recorder: recorder.never(5), r"expected what happened, a string or entry\(...\), got 5"),
+        (lambda recorder: recorder.nothing_else("call", among=["call"]), "what happened, .* got ..call.."),
+    ],
+)
+def test_what_means_nothing_is_refused(session: MemorySession, wrong: Any, problem: str) -> None:
+    with pytest.raises(UsageError, match=problem):
+        wrong(session.recorder)
+
+
 def test_what_somebody_said_is_shown_whole() -> None:
     advice = "SetupError: " + " ".join(f"word{number}" for number in range(20))
     entries = [

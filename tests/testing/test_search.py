@@ -113,6 +113,33 @@ def test_explore_fails_with_all_of_it() -> None:
     explore(read_at_rest, max_examples=10)
 
 
+@pytest.mark.parametrize("how", ["fail", "raises"])
+def test_what_pytest_raises_is_a_failure_too(how: str) -> None:
+    def scenario(host: MemoryHost) -> None:
+        try:
+            read_your_writes(host)
+        except AssertionError:
+            if how == "fail":
+                pytest.fail("stale read")
+            with pytest.raises(KeyError):
+                pass
+
+    found = find_failing_interleaving(scenario)
+    assert found is not None and found.interleaving.choices == (0, 0, 0, 1, 1)
+    assert isinstance(found.error, pytest.fail.Exception)
+    with pytest.raises(SequenceError, match="to replay: MemoryHost"):
+        explore(scenario)
+
+
+@pytest.mark.parametrize("outcome", [pytest.skip.Exception, pytest.xfail.Exception, KeyboardInterrupt])
+def test_what_is_no_failure_ends_a_search(outcome: type[BaseException]) -> None:
+    def scenario(host: MemoryHost) -> None:
+        raise outcome("not here")
+
+    with pytest.raises(outcome, match="not here"):
+        explore(scenario)
+
+
 def test_a_bug_late_in_a_long_scenario_is_found_and_made_short() -> None:
     def scenario(host: MemoryHost) -> None:
         session = host.open_session()

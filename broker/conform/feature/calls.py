@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from broker.conform.endings import shut_down_after_work
 from broker.conform.feature.bench import FeatureBench
 from broker.conform.feature.peer import FeaturePeer
 from broker.errors import BrokerError
@@ -34,6 +35,7 @@ async def call_tools(bench: FeatureBench) -> None:
                     return
         await bench.judge_odd_arguments(peer, bench.callable_tools[0], _judge_result)
         await peer.probe.quiet(bench.settings.quiet_seconds / 2)
+        await shut_down_after_work(bench, peer, "octet.legacy.shutdown")
 
 
 async def _call(bench: FeatureBench, peer: FeaturePeer, tool: ToolDefinition, arguments: Any) -> bool:

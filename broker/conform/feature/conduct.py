@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.conform.bench import Scenario, run_scenarios
+from broker.conform.bench import LINE_SEPARATORS, Scenario, run_scenarios
 from broker.conform.endings import end_input, send_sigterm, shut_down
 from broker.conform.feature import calls, contributions
 from broker.conform.feature.bench import FeatureBench
@@ -68,7 +68,7 @@ async def sigterm(bench: FeatureBench) -> None:
 
 
 async def in_pieces(bench: FeatureBench) -> None:
-    """Initialize byte by byte, then several requests at once, then one as long as may be."""
+    """Initialize byte by byte, then several requests at once, one as long as may be, and one with line separators."""
     findings, seconds = bench.findings, bench.settings.answer_seconds
     async with bench.process() as peer:
         if not await bench.start(peer, what="an offer, byte by byte", dribble=True):
@@ -77,7 +77,8 @@ async def in_pieces(bench: FeatureBench) -> None:
         params = bench.sync_params(peer)
         if params is None:
             reason = "it answers no call of a tool"
-            findings.skipped(reason, "octet.framing.several-in-one-chunk", "octet.framing.at-bound")
+            rules = ("octet.framing.several-in-one-chunk", "octet.framing.at-bound", "octet.framing.split-on-lf")
+            findings.skipped(reason, *rules)
             return
         count = 4 if bench.version != "0.1" else 1
         if not await bench.judge_together(peer, "octet.framing.several-in-one-chunk", count, "tool/call", params):
@@ -91,6 +92,8 @@ async def in_pieces(bench: FeatureBench) -> None:
             bench.no_answer(peer, rule, f"a line of {len(data)} bytes", seconds)
             return
         findings.passed(rule, f"{len(data)} bytes")
+        params["context"]["padding"] = LINE_SEPARATORS
+        await bench.judge_separators(peer, "octet.framing.split-on-lf", "tool/call", params)
 
 
 SCENARIOS: Final[tuple[Scenario[FeatureBench], ...]] = (

@@ -8,6 +8,7 @@ from typing import Final
 from broker.conform.bench import Scenario, run_scenarios
 from broker.conform.mcp import tools
 from broker.conform.mcp.bench import McpBench
+from broker.conform.mcp.peer import McpPeer
 from broker.conform.rules import seen
 from broker.conform.rules_mcp import MCP_RULES
 from broker.limits import CONFORM_UNKNOWN_MS, SERVER_EOF_GRACE_MS, SERVER_TERM_GRACE_MS
@@ -41,21 +42,27 @@ async def _start_and_list(bench: McpBench) -> bool:
         await peer.probe.quiet(bench.settings.quiet_seconds / 3)
         if not await bench.start(peer) or not await tools.list_tools(bench, peer):
             return False
-        peer.probe.close_stdin()
-        left = "odek.server.nothing-left"
-        if await bench.judge_exit(peer, "odek.server.exit-on-eof", _EOF_SECONDS, "the end of its input"):
-            await bench.judge_left(peer, left, "the end of its input")
-        else:
-            bench.findings.skipped("the server did not end", left)
+        await _end_of_input(bench, peer, "the end of its input")
     return True
 
 
+async def _end_of_input(bench: McpBench, peer: McpPeer, what: str) -> None:
+    peer.probe.close_stdin()
+    left = "odek.server.nothing-left"
+    if await bench.judge_exit(peer, "odek.server.exit-on-eof", _EOF_SECONDS, what):
+        await bench.judge_left(peer, left, what)
+    else:
+        bench.findings.skipped("the server did not end", left)
+
+
 async def call_tools(bench: McpBench) -> None:
-    """Call every tool that may be."""
+    """Call every tool that may be; what they started has to end with the server."""
     async with bench.process() as peer:
         if await bench.start(peer):
             await tools.call_tools(bench, peer)
             await peer.probe.quiet(bench.settings.quiet_seconds / 2)
+            if bench.callable_tools and peer.idle and not peer.blamed and not peer.probe.output_ended:
+                await _end_of_input(bench, peer, "the end of its input, with its tools called before it,")
 
 
 async def edges(bench: McpBench) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.conform.bench import NO_SUCH_TOOL
+from broker.conform.bench import LINE_SEPARATORS, NO_SUCH_TOOL
 from broker.conform.mcp.bench import McpBench
 from broker.conform.mcp.peer import McpPeer
 from broker.conform.mcp.results import judge_result
@@ -167,7 +167,7 @@ def _worked(call: Call) -> bool:
 
 
 async def edges(bench: McpBench, peer: McpPeer) -> None:
-    """Tools that do not exist, arguments of all kinds, bad parameters, several at once, cancels, one long line."""
+    """Tools that do not exist, arguments of all kinds, bad parameters, several at once, cancels, long and odd lines."""
     await _unknown_tool(bench, peer)
     if peer.blamed:
         return
@@ -176,10 +176,13 @@ async def edges(bench: McpBench, peer: McpPeer) -> None:
     await _cancels(bench, peer)
     if bench.findings.is_failed("odek.transport.chunks"):
         reason = "messages that arrive in pieces or together are not read"
-        bench.findings.skipped(reason, "odek.transport.out-of-order", "odek.server.long-line")
+        rules = ("odek.transport.out-of-order", "odek.server.long-line", "odek.transport.split-on-lf")
+        bench.findings.skipped(reason, *rules)
         return
     await _at_once(bench, peer)
     await _long_line(bench, peer)
+    params = {"name": NO_SUCH_TOOL, "arguments": {"padding": LINE_SEPARATORS}}
+    await bench.judge_separators(peer, "odek.transport.split-on-lf", "tools/call", params)
 
 
 async def _unknown_tool(bench: McpBench, peer: McpPeer) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from broker import canonical
+from broker.conform.endings import shut_down_after_work
 from broker.conform.octet.bench import OctetBench
 from broker.conform.octet.peer import OctetPeer
 from broker.conform.peer import Call
@@ -53,6 +54,7 @@ async def call_tools(bench: OctetBench) -> None:
         await _at_once(bench, peer, first)
         await bench.judge_odd_arguments(peer, first, judge_result)
         await peer.settle(bench.settings.quiet_seconds / 2, most=bench.settings.quiet_seconds)
+        await shut_down_after_work(bench, peer, "octet.method.shutdown")
 
 
 async def _call(bench: OctetBench, peer: OctetPeer, tool: ToolDefinition, arguments: Any) -> bool:

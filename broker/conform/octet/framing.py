@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from broker import canonical
+from broker.conform.bench import LINE_SEPARATORS
 from broker.conform.octet.bench import OctetBench
 from broker.conform.octet.endings import end_of_input, in_another
 from broker.conform.octet.peer import OctetPeer
@@ -19,7 +20,7 @@ from broker.wire.octet.models import ProtocolLimits
 
 
 async def in_pieces(bench: OctetBench) -> None:
-    """Initialize byte by byte, then several requests at once, then one as long as may be."""
+    """Initialize byte by byte, then several requests at once, one as long as may be, and one with line separators."""
     rule, seconds = "octet.framing.chunk-independent", bench.settings.answer_seconds
     async with bench.process() as peer:
         offer = bench.offer()
@@ -33,6 +34,7 @@ async def in_pieces(bench: OctetBench) -> None:
         if bench.accept(peer, offer, what="a full offer, byte by byte"):
             await _several_at_once(bench, peer)
             await _longest_frame(bench, peer)
+            await _line_separators(bench, peer)
 
 
 async def lower_limits(bench: OctetBench) -> None:
@@ -61,6 +63,16 @@ async def _several_at_once(bench: OctetBench, peer: OctetPeer) -> None:
         return
     count = min(4, peer.selection.limits.max_concurrent_requests)
     await bench.judge_together(peer, rule, count, "tool/call", params)
+
+
+async def _line_separators(bench: OctetBench, peer: OctetPeer) -> None:
+    rule = "octet.framing.split-on-lf"
+    params = bench.sync_params(peer)
+    if params is None:
+        bench.findings.skipped("it answers no call of a tool", rule)
+        return
+    params["context"]["padding"] = LINE_SEPARATORS
+    await bench.judge_separators(peer, rule, "tool/call", params)
 
 
 async def _longest_frame(bench: OctetBench, peer: OctetPeer) -> None:
