@@ -175,7 +175,6 @@ class Extension:
         if is_fault("answers-unasked") and method == "tool/call":
             send({"id": 4_000_000, "result": result})
         if method == "initialize" and is_fault("dies-idle"):
-            time.sleep(0.03)
             os._exit(9)
         if method == "shutdown":
             self.leave()
