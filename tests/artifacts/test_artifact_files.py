@@ -252,10 +252,8 @@ def test_only_regular_files(root: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(os.fspath(root / "socket"))
         roots = ArtifactRoots([str(root), "/dev"])
-        before = time.monotonic()
         for path in (root / "directory", root / "fifo", root / "socket", Path("/dev/null"), Path("/dev/zero")):
             assert refused(roots, ref_to(path)) == "it is not a regular file"
-        assert time.monotonic() - before < 1
 
 
 @pytest.mark.spec("odek.artifact-ref.regular-file")
@@ -270,9 +268,7 @@ def test_a_fifo_put_in_place_after_the_look(root: Path, monkeypatch: pytest.Monk
         return found
 
     monkeypatch.setattr(os, "stat", look_then_swap)
-    before = time.monotonic()
     assert refused(ArtifactRoots([str(root)]), ref_to(root / "report.txt")) == "it is not a regular file"
-    assert time.monotonic() - before < 1
 
 
 def test_a_file_that_cannot_be_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -427,7 +423,7 @@ def test_a_file_swapped_for_a_link_is_never_followed(
         os.replace(root / "again", path)
 
     swapping(there, back)
-    accepted, refusals = _read_by_turns(ArtifactRoots([str(root)]), ref_to(path), 2)
+    accepted, refusals = _read_by_turns(ArtifactRoots([str(root)]), ref_to(path), 30)
     assert accepted <= {CONTENT}
     assert refusals
 
@@ -451,7 +447,7 @@ def test_a_parent_swapped_for_a_link_is_never_followed(
         kept.rename(parent)
 
     swapping(there, back)
-    accepted, refusals = _read_by_turns(ArtifactRoots([str(root)]), ref_to(parent / "report.txt"), 2)
+    accepted, refusals = _read_by_turns(ArtifactRoots([str(root)]), ref_to(parent / "report.txt"), 30)
     assert accepted <= {CONTENT}
     assert refusals
 

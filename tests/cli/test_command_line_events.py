@@ -208,4 +208,4 @@ def test_tail_follows_until_it_is_interrupted(log: EventLog, how: str, tmp_path:
         found = json.loads(process.stdout.readline())
         assert found["data"] == {"message_count": 2}
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 0
+        assert process.wait(40) == 0

@@ -16,7 +16,6 @@ from broker.cli.main import main
 from broker.cli.providers import ask
 from broker.wire.octet.stream_models import TextDelta
 
-pytestmark = pytest.mark.timeout(60)
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples"
 
