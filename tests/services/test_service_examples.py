@@ -230,7 +230,7 @@ def test_the_adapter_imports_a_setup_and_takes_no_secret(tmp_path: Path) -> None
             ".quill/skills/tests.md",
         )
         result = session.import_setup(setup)
-        only = session.import_setup(setup, [".quill/skills/tests.md"], timeout=10)
+        only = session.import_setup(setup, [".quill/skills/tests.md"], timeout=30)
         empty = session.detect_setup("import-quill", EXAMPLES / "hello")
     assert [(model.provider, model.model) for model in result.models] == [("quill", "quill-large")]
     assert [skill.name for skill in result.skills] == ["review", "tests"]

@@ -50,7 +50,7 @@ def run(test: Callable[[MixedSession], Coroutine[Any, Any, None]], workspace: Pa
         async with MixedHost() as host:
             await test(await host.open_session(workspace))
 
-    asyncio.run(asyncio.wait_for(main(), 20))
+    asyncio.run(asyncio.wait_for(main(), 50))
 
 
 def test_a_real_process_and_objects_of_every_family_share_a_session(rogue: Rogue, tmp_path: Path) -> None:
