@@ -25,7 +25,7 @@ def broker(workspace: Path, *arguments: object) -> subprocess.CompletedProcess[s
         [sys.executable, "-m", "broker.cli", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=60,
         cwd=workspace,
         env={**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"},
         check=False,
