@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def collected_spec_ids(pytestconfig: pytest.Config) -> dict[str, list[str]]:
     """The rule ids that this run's tests carry, each with the tests that carry it."""
     return pytestconfig.stash[_COLLECTED]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _plain_surroundings() -> Iterator[None]:
+    """What colours and columns the surroundings wish for is nothing to the tests and the processes they start."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in "CLICOLOR CLICOLOR_FORCE COLUMNS FORCE_COLOR LINES NO_COLOR PY_COLORS TTY_COMPATIBLE".split():
+            patch.delenv(name, raising=False)
+        yield
 
 
 # -- extensions on disk ------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 import os
+import shlex
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -182,7 +183,7 @@ def test_a_relative_command_is_meant_from_the_workspace(server: Server, tmp_path
     config = server()
     program = tmp_path / "bin" / "srv"
     program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\nexec {config.command} {' '.join(config.args)}\n")
+    program.write_text(f"#!/bin/sh\nexec {shlex.join([config.command, *config.args])}\n")
     program.chmod(0o755)
 
     async def main() -> None:

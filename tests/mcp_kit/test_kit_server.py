@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -410,7 +411,7 @@ def test_an_artifact_is_there_before_its_answer(start: Callable[..., Kit], tmp_p
     envelope = json.loads(text)
     [ref] = envelope["artifacts"]
     assert (is_error, envelope["text"], ref["size_bytes"]) == (False, "see it", 100_000)
-    assert Path(ref["uri"].removeprefix("file://")).read_bytes() == b"x" * 100_000
+    assert Path(unquote(ref["uri"].removeprefix("file://"))).read_bytes() == b"x" * 100_000
     assert kit.call("twice") == (["two artifacts of one result have the same id"], True)
 
 
