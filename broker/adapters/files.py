@@ -52,7 +52,8 @@ def write_whole(file: str | os.PathLike[str], content: bytes, *, mode: int = 0o6
     and nothing is left behind.
     """
     directory, name = os.path.split(os.path.abspath(file))
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{name[:64]}-", dir=directory)
+    # A name may have 255 bytes, of which a character may take four.
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{name[:32]}-", dir=directory)
     try:
         try:
             os.fchmod(descriptor, mode)

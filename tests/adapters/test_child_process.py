@@ -20,9 +20,8 @@ from broker.adapters.process import LOST_STATUS, Child, build_environment, spawn
 from broker.errors import SetupError, UsageError
 from broker.wire.octet.manifest import Capabilities, Entrypoint, Manifest
 
-pytestmark = pytest.mark.timeout(60)
 ENV = {"PATH": os.environ.get("PATH", os.defpath)}
-BOUND_SECONDS = 20.0
+BOUND_SECONDS = 50.0
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

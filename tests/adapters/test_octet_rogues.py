@@ -16,8 +16,7 @@ from broker.errors import BrokerError, NegotiationError, RemoteError, ResourceEx
 from broker.host import Exited, Health, HostSettings
 from broker.testing import ProcessSession
 
-pytestmark = pytest.mark.timeout(60)
-BOUND_SECONDS = 20.0
+BOUND_SECONDS = 50.0
 
 
 @pytest.fixture

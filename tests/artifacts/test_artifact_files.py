@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import socket
@@ -245,17 +246,16 @@ def test_what_is_not_there(root: Path) -> None:
 
 
 @pytest.mark.spec("odek.artifact-ref.regular-file")
-def test_only_regular_files(root: Path) -> None:
+def test_only_regular_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault 66 and further kinds; nothing waits for a writer of the FIFO."""
     (root / "directory").mkdir()
     os.mkfifo(root / "fifo")
+    monkeypatch.chdir(root)  # the name of a socket has to be short
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(os.fspath(root / "socket"))
+        listener.bind("socket")
         roots = ArtifactRoots([str(root), "/dev"])
-        before = time.monotonic()
         for path in (root / "directory", root / "fifo", root / "socket", Path("/dev/null"), Path("/dev/zero")):
             assert refused(roots, ref_to(path)) == "it is not a regular file"
-        assert time.monotonic() - before < 1
 
 
 @pytest.mark.spec("odek.artifact-ref.regular-file")
@@ -270,9 +270,7 @@ def test_a_fifo_put_in_place_after_the_look(root: Path, monkeypatch: pytest.Monk
         return found
 
     monkeypatch.setattr(os, "stat", look_then_swap)
-    before = time.monotonic()
     assert refused(ArtifactRoots([str(root)]), ref_to(root / "report.txt")) == "it is not a regular file"
-    assert time.monotonic() - before < 1
 
 
 def test_a_file_that_cannot_be_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -427,7 +425,7 @@ def test_a_file_swapped_for_a_link_is_never_followed(
         os.replace(root / "again", path)
 
     swapping(there, back)
-    accepted, refusals = _read_by_turns(ArtifactRoots([str(root)]), ref_to(path), 2)
+    accepted, refusals = _read_by_turns(ArtifactRoots([str(root)]), ref_to(path), 30)
     assert accepted <= {CONTENT}
     assert refusals
 
@@ -451,7 +449,7 @@ def test_a_parent_swapped_for_a_link_is_never_followed(
         kept.rename(parent)
 
     swapping(there, back)
-    accepted, refusals = _read_by_turns(ArtifactRoots([str(root)]), ref_to(parent / "report.txt"), 2)
+    accepted, refusals = _read_by_turns(ArtifactRoots([str(root)]), ref_to(parent / "report.txt"), 30)
     assert accepted <= {CONTENT}
     assert refusals
 
@@ -487,6 +485,7 @@ def test_no_descriptor_is_left_open(root: Path, outside: Path) -> None:
     (root / "link").symlink_to(outside / "secret.txt")
     os.mkfifo(root / "fifo")
     roots = ArtifactRoots([str(root)])
+    gc.collect()  # what earlier tests left would be closed some time in this one
     before = os.listdir("/proc/self/fd")
     for way, members in (
         ("report.txt", {}),

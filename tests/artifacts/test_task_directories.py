@@ -104,7 +104,7 @@ def test_files_are_measured_by_the_runner(root: Path) -> None:
         {
             "schema": "odek.artifact-ref/v1",
             "id": "artifact-1",
-            "uri": f"file://{root}/b%20100%25%3F%23.bin",
+            "uri": f"{root.as_uri()}/b%20100%25%3F%23.bin",
             "media_type": "application/octet-stream",
             "sha256": hashlib.sha256(bytes(range(256))).hexdigest(),
             "size_bytes": 256,
@@ -112,7 +112,7 @@ def test_files_are_measured_by_the_runner(root: Path) -> None:
         {
             "schema": "odek.artifact-ref/v1",
             "id": "empty",
-            "uri": f"file://{root}/empty.txt",
+            "uri": f"{root.as_uri()}/empty.txt",
             "media_type": "text/plain",
             "sha256": hashlib.sha256(b"").hexdigest(),
             "size_bytes": 0,
@@ -120,7 +120,7 @@ def test_files_are_measured_by_the_runner(root: Path) -> None:
         {
             "schema": "odek.artifact-ref/v1",
             "id": "report",
-            "uri": f"file://{root}/report.md",
+            "uri": f"{root.as_uri()}/report.md",
             "media_type": "text/markdown",
             "sha256": hashlib.sha256(b"\n# Report\nall fine\n").hexdigest(),
             "size_bytes": 19,

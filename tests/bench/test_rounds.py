@@ -101,5 +101,5 @@ def test_a_feed_that_gives_fewer_inputs_than_asked_for_is_asked_again() -> None:
 def test_time_is_the_processors_unless_told_otherwise() -> None:
     # A process that sleeps uses no processor.
     asleep = Workload(lambda _: time.sleep(0.05), lambda _: range(1))
-    times = measure({"asleep": asleep}, rounds=1, round_seconds=1e-9)
-    assert times["asleep"][0] < 0.05
+    times = measure({"asleep": asleep}, rounds=3, round_seconds=1e-9)
+    assert min(times["asleep"]) < 0.05

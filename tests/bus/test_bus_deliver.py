@@ -366,7 +366,7 @@ def test_deliver_in_a_second_thread_passes_over_the_peer_that_is_busy(bus: Bus, 
         log.append(text_of(message))
         thread = threading.Thread(target=lambda: log.append(bus.deliver()))
         thread.start()
-        thread.join(timeout=10)
+        thread.join(timeout=30)
         assert not thread.is_alive()
 
     beta.deliver_to(elsewhere)
@@ -385,7 +385,7 @@ def test_the_lock_is_free_while_a_handler_runs(bus: Bus, alpha: Peer, beta: Peer
             target=lambda: log.append(alpha.publish(STATUS, {"summary": "from elsewhere"}).sequence)
         )
         thread.start()
-        thread.join(timeout=10)
+        thread.join(timeout=30)
         registration.remove()
 
     registration = beta.deliver_to(elsewhere)

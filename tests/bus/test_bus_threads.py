@@ -21,7 +21,7 @@ def run_together(*bodies: Callable[[], None]) -> None:
 
     def guarded(body: Callable[[], None]) -> None:
         try:
-            barrier.wait(timeout=10)
+            barrier.wait(timeout=30)
             body()
         except BaseException as error:
             errors.append(error)

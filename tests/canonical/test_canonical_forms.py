@@ -293,9 +293,9 @@ def test_a_key_shown_in_a_path_is_shortened_and_ascii() -> None:
     ids=lambda value: value if isinstance(value, str) else f"{value[:6]!r}",
 )
 def test_hostile_bytes_are_refused_in_linear_time(data: bytes, reason: str) -> None:
-    started = time.monotonic()
+    started = time.thread_time()
     assert str(refusal(data)).startswith(reason)
-    assert time.monotonic() - started < SECONDS_ALLOWED
+    assert time.thread_time() - started < SECONDS_ALLOWED
 
 
 @pytest.mark.spec("octet.canonical.hostile")
@@ -310,12 +310,12 @@ def test_deep_shared_and_self_containing_values_are_refused_without_recursion() 
     deep: Any = []
     for _ in range(100_000):
         deep = [deep]
-    started = time.monotonic()
+    started = time.thread_time()
     assert str(refused_value(itself)).startswith("depth")
     assert str(refused_value(holds_itself)).startswith("depth")
     assert str(refused_value(deep)).startswith("depth")
     assert refused_value(shared).path == "$" + "[0]" * 32
-    assert time.monotonic() - started < SECONDS_ALLOWED
+    assert time.thread_time() - started < SECONDS_ALLOWED
     while deep:  # taken apart by hand: freeing it in one go would recurse
         deep = deep.pop()
 

@@ -29,7 +29,7 @@ def broker(tmp_path: Path) -> Broker:
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
         command = [*COMMAND, *map(str, arguments)]
         return subprocess.run(
-            command, capture_output=True, encoding="utf-8", timeout=40, cwd=tmp_path, env=ENV, check=False
+            command, capture_output=True, encoding="utf-8", timeout=60, cwd=tmp_path, env=ENV, check=False
         )
 
     return run
@@ -141,7 +141,7 @@ def test_a_file_that_may_grow_no_more_is_tried_again_reported_and_a_failure(conf
     )
     command = [sys.executable, "-c", limited, "run", str(config), "--for", "1", "--events-jsonl", str(log)]
     done = subprocess.run(
-        command, capture_output=True, encoding="utf-8", timeout=40, cwd=tmp_path, env=ENV, check=False
+        command, capture_output=True, encoding="utf-8", timeout=60, cwd=tmp_path, env=ENV, check=False
     )
     assert done.returncode == 1, done.stderr
     assert "File too large; trying again" in done.stderr
@@ -208,4 +208,4 @@ def test_tail_follows_until_it_is_interrupted(log: EventLog, how: str, tmp_path:
         found = json.loads(process.stdout.readline())
         assert found["data"] == {"message_count": 2}
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0

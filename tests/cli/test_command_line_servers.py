@@ -28,7 +28,7 @@ def broker(tmp_path: Path) -> Broker:
             capture_output=True,
             text=True,
             encoding="utf-8",
-            timeout=30,
+            timeout=60,
             cwd=workspace,
             env=env,
             check=False,

@@ -12,6 +12,11 @@ from broker.host import records
 from broker.host.records import describe
 
 
+@pytest.fixture(autouse=True)
+def _wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+
+
 def withdrawn() -> dict[str, Any]:
     """The record of a topic whose publisher goes."""
     bus = Bus()

@@ -229,7 +229,7 @@ def test_a_broken_rule_outweighs_what_was_not_reached(
     broken: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     servers = write_servers(tmp_path / "config.json", silent="import time; time.sleep(60)")
-    assert main(["conform", broken, servers, "--total-timeout", "2"]) == 1
+    assert main(["conform", broken, servers, "--total-timeout", "8"]) == 1
     assert "silent: not judged to the end" in capsys.readouterr().err
 
 

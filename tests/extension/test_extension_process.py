@@ -22,7 +22,7 @@ from broker.wire.octet.schema import encode
 
 SCRIPT = Path(__file__).with_name("extension_script.py")
 SOURCES = str(Path(broker.__file__).parents[1])
-BOUND_S = 20.0
+BOUND_S = 50.0
 TOOLS = ["greet", "publish", "publish_plainly", "wait", "watch", "meet", "never", "borrow", "hurry", "leave"]
 
 
@@ -355,10 +355,15 @@ def test_it_is_idle_while_nothing_happens(process: Process) -> None:
 
     process.call("greet", who="Ada")
     process.texts()
-    before = cpu_ticks()
-    # Nothing to wait for but time: a thread that is busy would use all of it.
-    select.select([], [], [], 0.3)
-    assert cpu_ticks() - before <= 2
+
+    def ticks_of_a_while() -> int:
+        before = cpu_ticks()
+        select.select([], [], [], 0.3)
+        return cpu_ticks() - before
+
+    # Nothing to wait for but time: a thread that is busy would use all of it, each time. Once, what the call left to do
+    # may be in it.
+    assert min(ticks_of_a_while() for _ in range(3)) <= 2
 
 
 def test_a_signal_ends_it(process: Process) -> None:

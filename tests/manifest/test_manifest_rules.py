@@ -628,10 +628,10 @@ def test_the_file_bound_is_exact() -> None:
     ids=lambda value: value if isinstance(value, str) else f"{value[:8]!r}",
 )
 def test_hostile_files_are_refused_quickly(data: bytes, problem: str) -> None:
-    started = time.monotonic()
+    started = time.thread_time()
     (fault,) = faults_of(data)
     assert fault.problem.startswith(problem)
-    assert time.monotonic() - started < 5
+    assert time.thread_time() - started < 5
 
 
 @pytest.mark.spec("octet.manifest.hostile")

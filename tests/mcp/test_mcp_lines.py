@@ -437,9 +437,9 @@ def test_no_bytes_make_the_decoder_raise(line: bytes) -> None:
 def test_hostile_lines_take_linear_time(line: bytes) -> None:
     def seconds(repeats: int) -> float:
         data = b'{"id":1,"result":[' + line * repeats + b"]}"
-        started = time.perf_counter()
+        started = time.thread_time()
         decode_line(data)
-        return time.perf_counter() - started
+        return time.thread_time() - started
 
     small = min(seconds(20_000) for _ in range(3))
     assert min(seconds(160_000) for _ in range(3)) < 8 * 4 * small + 0.05

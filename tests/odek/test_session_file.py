@@ -211,7 +211,7 @@ def test_no_change_of_a_rival_is_lost(file: SessionFile) -> None:
     def work(number: int) -> None:
         try:
             own = SessionFile(file.path)
-            barrier.wait(10)
+            barrier.wait(30)
             for step in range(5):
                 own.add([ExternalRef("run", f"x:{number}:{step}", "thread")])
         except (BrokerError, threading.BrokenBarrierError) as error:

@@ -16,7 +16,6 @@ from broker.cli.main import main
 from broker.cli.providers import ask
 from broker.wire.octet.stream_models import TextDelta
 
-pytestmark = pytest.mark.timeout(60)
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples"
 
@@ -26,7 +25,7 @@ def broker(workspace: Path, *arguments: object) -> subprocess.CompletedProcess[s
         [sys.executable, "-m", "broker.cli", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=60,
         cwd=workspace,
         env={**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"},
         check=False,

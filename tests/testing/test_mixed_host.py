@@ -11,6 +11,7 @@ import pytest
 from kit_members import EMPTY, NUMBER, Echo, Index, Reader
 
 from broker.errors import ExitedError, SetupError, TimedOutError, UsageError
+from broker.host import HostSettings
 from broker.testing import (
     Faults,
     MixedHost,
@@ -45,12 +46,12 @@ serve(call, other)
 """
 
 
-def run(test: Callable[[MixedSession], Coroutine[Any, Any, None]], workspace: Path) -> None:
+def run(test: Callable[[MixedSession], Coroutine[Any, Any, None]], workspace: Path, **options: Any) -> None:
     async def main() -> None:
-        async with MixedHost() as host:
+        async with MixedHost(settings=HostSettings(**options)) as host:
             await test(await host.open_session(workspace))
 
-    asyncio.run(asyncio.wait_for(main(), 20))
+    asyncio.run(asyncio.wait_for(main(), 50))
 
 
 def test_a_real_process_and_objects_of_every_family_share_a_session(rogue: Rogue, tmp_path: Path) -> None:
@@ -139,7 +140,8 @@ def test_scripts_are_played_and_fail_the_host(tmp_path: Path) -> None:
         await session.until(lambda: session.recorder.found("exited"))
         await session.stop("pub")
 
-    run(is_struck, tmp_path)
+    # One that is started again is not struck, and may be there before it is stopped.
+    run(is_struck, tmp_path, restart=False)
 
 
 @pytest.mark.parametrize("real", [True, False], ids=["process", "object"])

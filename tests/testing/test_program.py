@@ -55,7 +55,7 @@ def test_scripts_and_servers_are_programs_too(tmp_path: Path) -> None:
             await session.start_server(write_server(tmp_path / "srv", slow_server, name="srv"))
             assert (await session.call_server("srv", "work")).text == "done"
 
-    asyncio.run(asyncio.wait_for(main(), 20))
+    asyncio.run(asyncio.wait_for(main(), 50))
 
 
 def test_a_process_keeps_its_own_time(tmp_path: Path) -> None:
@@ -65,9 +65,9 @@ def test_a_process_keeps_its_own_time(tmp_path: Path) -> None:
         async with MixedHost() as host:
             session = await host.open_session(tmp_path)
             await session.start_server(write_server(tmp_path / "late", late_server))
-            assert (await session.call_server("late-server", "work", timeout=10)).text == "late"
+            assert (await session.call_server("late-server", "work", timeout=30)).text == "late"
 
-    asyncio.run(asyncio.wait_for(main(), 20))
+    asyncio.run(asyncio.wait_for(main(), 50))
     with MemoryHost() as host, host.open_session() as session:
         session.start(late_server)
         assert session.call_server("late-server", "work").text == "late"

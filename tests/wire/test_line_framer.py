@@ -184,7 +184,7 @@ def test_32_mebibytes_without_lf_are_not_kept(asked_each_time: bool) -> None:
 
 @pytest.mark.spec("octet.framing.linear")
 def test_a_mebibyte_in_single_bytes_and_many_small_frames_take_linear_time() -> None:
-    started = time.monotonic()
+    started = time.thread_time()
     framer = LineFramer(MEBIBYTE)
     for _ in range(MEBIBYTE // 4):
         framer.feed(b"x")
@@ -193,7 +193,7 @@ def test_a_mebibyte_in_single_bytes_and_many_small_frames_take_linear_time() -> 
     assert framer.next_frame() == b"x" * (MEBIBYTE // 4)
     framer.feed(b"{}\n" * 300_000)
     assert len(drain(framer)) == 300_000
-    assert time.monotonic() - started < 5
+    assert time.thread_time() - started < 5
 
 
 def test_the_rest_of_an_ended_stream_can_be_taken_once() -> None:
