@@ -285,6 +285,7 @@ CUT_NOTICE_BYTES: Final = _limit("CUT_NOTICE_BYTES", 64, "bytes", "design", "roo
 
 # -- command line ------------------------------------------------------------------------------------------------------
 MAX_COMMAND_SECONDS: Final = _limit("MAX_COMMAND_SECONDS", 31_536_000, "s", "design", "a duration or timeout given on the command line")
+MAX_INTERPRETER_BYTES: Final = _limit("MAX_INTERPRETER_BYTES", 125, "bytes", "Linux, execve", "a path in the first line of a script; older kernels read 127 bytes of that line, #! among them")
 MAX_COMMAND_NUMBER_CHARS: Final = _limit("MAX_COMMAND_NUMBER_CHARS", 32, "characters", "design", "digits of a number given on the command line; reading takes quadratic time over long ones")
 MAX_SHOWN_ANSWER_CHARS: Final = _limit("MAX_SHOWN_ANSWER_CHARS", 1_048_576, "characters", "design", "text of one model's answer that the command line keeps to show it; the stream is cancelled above")
 MAX_RECORDED_LINE_BYTES: Final = _limit("MAX_RECORDED_LINE_BYTES", 4_194_304, "bytes", "design", "one line of a process that a recording keeps; of a longer one the beginning and its length")

@@ -17,7 +17,7 @@ from typing import Final
 
 from broker.cli.exit_codes import OK
 from broker.errors import SetupError, UsageError
-from broker.limits import MAX_EXTENSION_NAME_BYTES
+from broker.limits import MAX_EXTENSION_NAME_BYTES, MAX_INTERPRETER_BYTES
 from broker.wire.quoting import escape, quote
 
 FAMILIES: Final = ("octet", "mcp")
@@ -93,12 +93,13 @@ def _words(name: str, target: Path) -> dict[str, str]:
 def _shebang() -> str:
     """What starts the Python that runs now: the portable form where that finds it, else its full path.
 
-    A program of a virtual environment that is not activated is found by its path alone.
+    A program of a virtual environment that is not activated is found by its path alone, which no first line can have if
+    it has white space or is long; then it is left to the ``broker`` command, which puts its own programs on ``PATH``.
     """
     found = shutil.which("python3")
-    if found is not None and os.path.dirname(found) == os.path.dirname(sys.executable):
-        return "/usr/bin/env python3"
-    return sys.executable
+    at_hand = found is not None and os.path.dirname(found) == os.path.dirname(sys.executable)
+    unfit = re.search(r"\s", sys.executable) or len(os.fsencode(sys.executable)) > MAX_INTERPRETER_BYTES
+    return "/usr/bin/env python3" if at_hand or unfit else sys.executable
 
 
 def _shown(directory: Path) -> Path:

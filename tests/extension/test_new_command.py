@@ -133,9 +133,18 @@ def test_api_is_for_octet(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_python_that_is_not_on_path_is_named_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    directory = create("tide", family="octet", api="0.3", parent=tmp_path)
-    assert (directory / "main.py").read_text().splitlines()[0] == f"#!{sys.executable}"
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
-    directory = create("other", family="octet", api="0.3", parent=tmp_path)
-    assert (directory / "main.py").read_text().splitlines()[0] == "#!/usr/bin/env python3"
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "python3").touch(0o755)
+
+    def first_line(name: str, python: Path | str) -> str:
+        monkeypatch.setattr(sys, "executable", str(python))
+        directory = create(name, family="octet", api="0.3", parent=tmp_path)
+        return (directory / "main.py").read_text().splitlines()[0]
+
+    monkeypatch.setenv("PATH", str(programs))
+    assert first_line("beside", "/opt/it/bin/python") == "#!/opt/it/bin/python"
+    assert first_line("found", programs / "python") == "#!/usr/bin/env python3"
+    assert first_line("at-bound", "/" * 119 + "python") == f"#!{'/' * 119}python"
+    for name, python in {"over": "/" * 120 + "python", "space": "/my env/bin/python", "tab": "/my\tenv/python"}.items():
+        assert first_line(name, python) == "#!/usr/bin/env python3"
