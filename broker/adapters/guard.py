@@ -1,8 +1,9 @@
-"""A helper process that outlives the host by a moment: it kills the groups the host left behind.
+"""A helper process that outlives the host by a moment: it kills and removes what the host left behind.
 
 A child notices the host's death by the end of its stdin, but only when it reads. One that is busy, stuck or hostile
 would live on. So one tiny shell per host waits on a pipe that only the host holds: when the host ends, however it ends,
-the pipe ends, and the shell sends SIGKILL to every process group still registered.
+the pipe ends, and the shell sends SIGKILL to every process group still registered. Then it removes the directory those
+processes could write to.
 
 Source: design, "Failure": no orphan after any ending of the host.
 """
@@ -22,12 +23,15 @@ from broker.clock import SystemClock
 from broker.errors import UsageError
 from broker.limits import EXIT_GRACE_MS
 
-# Reads "+PGID" and "-PGID" lines. POSIX sh with built-ins only: it must work when nothing else does any more.
+# Reads "+PGID", "-PGID" and "=DIRECTORY" lines. POSIX sh, and built-ins only until every group is killed: it must work
+# when nothing else does any more.
 _SCRIPT: Final = """
 trap '' HUP INT QUIT TERM
 groups=' '
-while read -r line; do
+directory=
+while IFS= read -r line; do
   case $line in
+    =*) directory=${line#=} ;;
     +*) groups="$groups${line#+} " ;;
     -*) gone=" ${line#-} "
         case $groups in
@@ -38,6 +42,9 @@ done
 for group in $groups; do
   kill -s KILL -- "-$group" 2>/dev/null
 done
+case $directory in
+  /*) command -p rm -rf -- "$directory" 2>/dev/null || command -p rm -rf -- "$directory" 2>/dev/null ;;
+esac
 exit 0
 """
 _DEAF_TO: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
@@ -58,6 +65,7 @@ class OrphanGuard:
     def __init__(self, *, shell: str = "/bin/sh") -> None:
         self._shell = shell
         self._groups: set[int] = set()
+        self._directory = ""
         self._pid: int | None = None
         self._pipe: int | None = None
         self._owner = os.getpid()
@@ -106,6 +114,18 @@ class OrphanGuard:
                 return
             self._groups.discard(pgid)
             self._tell(f"-{pgid}\n")
+
+    def sweep(self, directory: str | None) -> None:
+        """Have ``directory``, an absolute path, removed with all that is in it when this process dies; None: nothing.
+
+        It is for one directory, of which the caller takes care as long as it lives; one whose path has a line feed is
+        left where it is.
+        """
+        with self._lock:
+            if self._closed or os.getpid() != self._owner:
+                return
+            self._directory = "" if directory is None or "\n" in directory else directory
+            self._tell(f"={self._directory}\n")
 
     def close(self) -> None:
         """End the helper and wait for it. Groups still registered are killed. Does nothing the second time."""
@@ -167,13 +187,14 @@ class OrphanGuard:
         process.returncode = 0  # waited for by its id alone: Popen must neither reap it nor warn about it
         self._pid, self._pipe = process.pid, writer
         os.set_blocking(writer, False)
-        self._available = self._write("".join(f"+{pgid}\n" for pgid in sorted(self._groups)))
+        groups = "".join(f"+{pgid}\n" for pgid in sorted(self._groups))
+        self._available = self._write(f"={self._directory}\n{groups}")
 
     def _write(self, text: str) -> bool:
         """Whether all of ``text`` went into the pipe. A helper that has stopped reading counts as dead."""
         if self._pipe is None:
             return False
-        data = text.encode()
+        data = os.fsencode(text)
         try:
             return os.write(self._pipe, data) == len(data)
         except OSError:

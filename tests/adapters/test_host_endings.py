@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +42,15 @@ class Script:
 
     def __init__(self, workspace: Path, body: str, *, header: str = ASYNC) -> None:
         text = header.format(workspace=str(workspace)) + textwrap.dedent(body)
+        self.temporary = workspace / "temporary"
+        self.temporary.mkdir(exist_ok=True)
         self.process = subprocess.Popen(
             [sys.executable, "-W", "default", "-c", text],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             cwd=workspace,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(self.temporary)},
             start_new_session=True,
         )
 
@@ -80,6 +83,11 @@ def script(tmp_path: Path) -> Any:
         if made.process.poll() is None:
             made.process.kill()
         made.process.communicate()
+        # Whatever ended the host, the directories of its extensions are gone, if not at once.
+        deadline = time.monotonic() + BOUND_SECONDS
+        while left := os.listdir(made.temporary):
+            assert time.monotonic() < deadline, f"{left} was left"
+            time.sleep(0.005)
 
 
 @pytest.mark.spec("octet.process.host-killed", "octet.process.nothing-left", "octet.process.grandchildren")
@@ -95,6 +103,7 @@ def test_a_killed_host_takes_three_busy_extensions_along(rogue: Any, gone: Any, 
         """
     )
     pids = host.read_pids(6)
+    assert len(os.listdir(host.temporary)) == 1
     if group:
         os.killpg(host.process.pid, signal.SIGKILL)
     else:

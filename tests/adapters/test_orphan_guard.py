@@ -170,6 +170,42 @@ def test_a_helper_that_stopped_reading_is_replaced(guard: OrphanGuard) -> None:
     child.close()
 
 
+@pytest.mark.parametrize("name", ["scratch", " two  words\t", "back\\slash\\n", "-r *", "$(touch x)`'\"", "\udcff"])
+def test_a_directory_is_removed_with_the_groups_that_write_to_it(tmp_path: Path, name: str) -> None:
+    swept, beside = tmp_path / name, tmp_path / "beside"
+    for path in (swept / "deep", beside):
+        path.mkdir(parents=True)
+        (path / "file").touch()
+    (swept / "link").symlink_to(beside)
+    guard = OrphanGuard()
+    guard.sweep(str(tmp_path / "replaced"))
+    guard.sweep(str(swept))
+    child = sleeper(guard)
+    helper = guard.pid
+    assert helper is not None
+    os.kill(helper, signal.SIGKILL)
+    wait_until(lambda: not is_running(helper))
+    guard.register(child.pid)  # starts another, which is told of the directory too
+    guard.close()
+    assert wait_for(child) == -signal.SIGKILL
+    assert sorted(tmp_path.rglob("*")) == [beside, beside / "file"]
+    child.close()
+
+
+@pytest.mark.parametrize("last", [None, "{}/line\nfeed", "relative"])
+def test_only_the_directory_that_was_named_last_is_removed(tmp_path: Path, last: str | None) -> None:
+    guard = OrphanGuard()
+    child = sleeper(guard)
+    (tmp_path / "line\nfeed").mkdir()
+    guard.sweep(str(tmp_path))
+    guard.sweep(last and last.format(tmp_path))
+    guard.close()
+    assert wait_for(child) == -signal.SIGKILL
+    assert (tmp_path / "line\nfeed").exists()
+    guard.sweep(str(tmp_path))
+    child.close()
+
+
 def test_without_a_shell_nothing_is_raised() -> None:
     guard = OrphanGuard(shell="/nowhere/sh")
     child = sleeper(guard)

@@ -177,6 +177,7 @@ class AsyncioDriver:
                 self._scratch = Path(tempfile.mkdtemp(prefix="broker-"))
                 # For a host that is never closed; the last resort at the end of the interpreter.
                 self._remove_scratch = weakref.finalize(self, _remove_tree, self._scratch, self._pid)
+                self._guard.sweep(str(self._scratch))
         environ = os.environ if self._environ is None else self._environ
         return launch(link, environ=environ, scratch=self._scratch, guard=self._guard)
 
@@ -214,6 +215,8 @@ class AsyncioDriver:
             pump.kill()
             pump.release()
         self._pumps.clear()
+        # What is in order is removed below, in a thread, however large it has become.
+        self._guard.sweep(None)
         self._guard.close()
         if self._remove_scratch is not None:
             await self._loop.run_in_executor(None, self._remove_scratch)
