@@ -20,7 +20,7 @@ from broker.errors import CanonicalError, SetupError
 from broker.host.extension_process import ExtensionProcess
 from broker.host.link import ProcessLink
 from broker.host.mcp_server import McpServer
-from broker.limits import MAX_PORTABLE_INTEGER, MAX_RECORDED_LINE_BYTES
+from broker.limits import MAX_MESSAGE_DEPTH, MAX_PORTABLE_INTEGER, MAX_RECORDED_LINE_BYTES
 from broker.wire.octet.manifest_model import Entrypoint, Manifest
 from broker.wire.odek.config import ServerConfig
 from broker.wire.odek.events.redaction import REDACTED, Redactor, names_secret
@@ -250,8 +250,9 @@ def _line(value: Mapping[str, Any]) -> bytes:
 
 
 def _redacted(frame: Any, redactor: Redactor) -> Any:
-    """A frame without its secrets; of a call's arguments also what stands under a name that says so."""
-    clean = redactor.redact_value(frame)
+    """A frame without its secrets; of a call's arguments also whatever stands under a name that says so."""
+    # As deep as any wire takes: a frame that is sound is never too deep to be recorded.
+    clean = redactor.redact_value(frame, max_depth=MAX_MESSAGE_DEPTH)
     if isinstance(clean, dict) and clean.get("method") in _CALLS and isinstance(clean.get("params"), dict):
         params = clean["params"]
         if "arguments" in params:
@@ -261,8 +262,14 @@ def _redacted(frame: Any, redactor: Redactor) -> Any:
 
 def _without_named(value: Any) -> Any:
     if isinstance(value, dict):
-        return {
-            key: REDACTED if isinstance(member, str) and names_secret(key) else _without_named(member)
-            for key, member in value.items()
-        }
+        return {key: covered(member) if names_secret(key) else _without_named(member) for key, member in value.items()}
     return [_without_named(member) for member in value] if isinstance(value, list) else value
+
+
+def covered(value: Any) -> Any:
+    """What stands under a secret's name, without every text and number of it; its shape stays, for a schema's sake."""
+    if isinstance(value, dict):
+        return {key: covered(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [covered(member) for member in value]
+    return value if value is None or isinstance(value, bool) else REDACTED
