@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeGuard
 
 import cattrs
+import orjson
 from attrs import evolve, field, frozen
 
 from broker import canonical
@@ -21,7 +22,8 @@ from broker.host.extension_process import ExtensionProcess
 from broker.host.link import ProcessLink
 from broker.host.mcp_server import McpServer
 from broker.limits import MAX_MESSAGE_DEPTH, MAX_PORTABLE_INTEGER, MAX_RECORDED_LINE_BYTES
-from broker.wire.octet.manifest_model import Entrypoint, Manifest
+from broker.wire.mcp.decoding import is_deep
+from broker.wire.octet.manifest_model import WIRES, Entrypoint, Manifest
 from broker.wire.odek.config import ServerConfig
 from broker.wire.odek.events.redaction import REDACTED, Redactor, names_secret
 from broker.wire.odek.strict_json import loads
@@ -176,7 +178,7 @@ def read_recording(data: bytes, *, path: str) -> Recorded:
     header = _read(lines[0], path, 1)
     if header.get("schema") != RECORDING_SCHEMA:
         raise SetupError(f"{path}: no recording: its first line does not say {RECORDING_SCHEMA}", path=path)
-    if type(header.get("workspace")) is not str or type(header.get("recorded_at_ms")) is not int:
+    if type(header.get("workspace")) is not str or not _is_whole(header.get("recorded_at_ms")):
         raise SetupError(f"{path}: line 1: needs workspace and recorded_at_ms", path=path)
     numbered = [(number, _read(line, path, number)) for number, line in enumerate(lines[1:], 2)]
     complete = bool(numbered) and numbered[-1][1] == {"kind": "end"}
@@ -189,8 +191,7 @@ def _entry(shown: Mapping[str, Any], path: str, number: int) -> RecordedEntry:
         return SetupError(f"{path}: line {number}: {what}", path=path)
 
     def whole(key: str) -> int:
-        value = shown.get(key)
-        if type(value) is not int or not 0 <= value <= MAX_PORTABLE_INTEGER:
+        if not _is_whole(value := shown.get(key)):
             raise wrong(f"{key}: expected a whole number from 0 on")
         return value
 
@@ -200,12 +201,12 @@ def _entry(shown: Mapping[str, Any], path: str, number: int) -> RecordedEntry:
         raise wrong("name: expected a string")
     if kind not in KINDS:
         raise wrong(f"kind: expected one of {', '.join(KINDS)}")
-    text, length, status = (shown.get(key) for key in ("text", "length", "status"))
+    text, status = shown.get("text"), shown.get("status")
+    length = whole("length") if shown.get("length") is not None else None
     if text is not None and type(text) is not str:
         raise wrong("text: expected a string")
-    for key, value in (("length", length), ("status", status)):
-        if value is not None and type(value) is not int:
-            raise wrong(f"{key}: expected a whole number")
+    if status is not None and (type(status) is not int or abs(status) > MAX_PORTABLE_INTEGER):
+        raise wrong("status: expected a whole number")
     if kind in ("heard", "sent") and "frame" not in shown and text is None:
         raise wrong("a line that was heard or sent has a frame or a text")
     manifest = server = None
@@ -216,6 +217,8 @@ def _entry(shown: Mapping[str, Any], path: str, number: int) -> RecordedEntry:
         except Exception as error:
             faults = "; ".join(cattrs.transform_error(error, path="manifest" if "manifest" in shown else "server"))
             raise wrong(faults) from error
+        if manifest is not None and manifest.api_version not in WIRES:
+            raise wrong(f"manifest.api_version: there is no {manifest.api_version!a:.20}")
         if (manifest is None) == (server is None):
             raise wrong("a start has a manifest or a server")
     return RecordedEntry(
@@ -238,11 +241,24 @@ def _entry(shown: Mapping[str, Any], path: str, number: int) -> RecordedEntry:
 def _read(line: bytes, path: str, number: int) -> dict[str, Any]:
     try:
         value = json.loads(line)
+        orjson.loads(line)  # which takes no NaN and no half of a surrogate pair
     except (ValueError, RecursionError) as error:
         raise SetupError(f"{path}: line {number}: not JSON: {error}", path=path) from None
     if not isinstance(value, dict):
         raise SetupError(f"{path}: line {number}: expected an object", path=path)
+    # The braces of the line itself are none of its frame.
+    if is_deep(line.strip()[1:-1]):
+        raise SetupError(
+            f"{path}: line {number}: more than {MAX_MESSAGE_DEPTH} nested containers",
+            path=path,
+            limit="MAX_MESSAGE_DEPTH",
+            maximum=MAX_MESSAGE_DEPTH,
+        )
     return value
+
+
+def _is_whole(value: Any) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value <= MAX_PORTABLE_INTEGER
 
 
 def _line(value: Mapping[str, Any]) -> bytes:

@@ -24,7 +24,7 @@ from broker.host import Host, HostServices, Outcome, ProcessLink, Session
 from broker.host.extension import Call
 from broker.host.mcp_call import McpCall
 from broker.host.recording import Header, RecordedEntry, read_recording
-from broker.limits import MAX_RECORDING_BYTES, REPLAY_END_MS
+from broker.limits import MAX_RECORDING_BYTES, MAX_REPLAYED_LINE_BYTES, REPLAY_END_MS
 from broker.testing.clock import ManualClock
 from broker.testing.memory import MemoryDriver
 from broker.testing.scripted import ScriptedProcess
@@ -201,7 +201,7 @@ class Replay:
                     call.cancel(params.get("reason", "user"))
             elif method == "shutdown":
                 self.session.extension(entry.name).stop()
-        except (BrokerError, KeyError) as error:
+        except (BrokerError, KeyError, TypeError) as error:  # also of a frame that no host has ever said
             self.differences.append(Difference(entry.name, entry.number, f"not repeated: {error}", entry=entry))
 
     def _sent(self, entry: RecordedEntry, track: _Track) -> None:
@@ -239,7 +239,8 @@ class Replay:
             except BrokerError:  # a number with a fraction: of a wire that has no canonical form
                 return json.dumps(frame, separators=(",", ":"), ensure_ascii=False).encode() + end
         data = (b"\xff" if entry.invalid else b"") + (entry.text or "").encode("utf-8", "surrogatepass")
-        return data.ljust(entry.length or 0) + end
+        # A line over the bound of its wire is as much over it when it is cut there.
+        return data.ljust(min(entry.length or 0, MAX_REPLAYED_LINE_BYTES)) + end
 
     def _translated(self, value: Any) -> Any:
         if isinstance(value, str):

@@ -121,6 +121,32 @@ def test_a_frame_the_host_never_says(hello: Path) -> None:
     assert "the host did not say it" in problems
 
 
+@pytest.mark.parametrize(
+    "frame",
+    [
+        {"method": "tool/call", "id": [1], "params": {"name": "greet", "arguments": {}}},
+        {"method": "$/cancelRequest", "params": {"id": {}}},
+    ],
+)
+def test_a_frame_that_no_host_ever_said_is_a_difference(hello: Path, frame: dict[str, Any]) -> None:
+    def forged(entry: dict[str, Any]) -> dict[str, Any]:
+        call = entry["kind"] == "heard" and entry["frame"].get("method") == "tool/call"
+        return {**entry, "frame": frame} if call else entry
+
+    found = [str(one) for one in Replay.read(changed(hello, forged)).run()]
+    assert found[0].startswith("hello (generation 1): not repeated: unhashable type")
+
+
+def test_a_line_that_was_cut_is_only_as_long_as_it_has_to_be(hello: Path) -> None:
+    def endless(entry: dict[str, Any]) -> dict[str, Any]:
+        frame = entry.pop("frame", None)
+        if entry["kind"] == "sent":
+            return entry | {"text": "x", "length": 2**53 - 1}
+        return entry if frame is None else entry | {"frame": frame}
+
+    assert Replay.read(changed(hello, endless)).run()
+
+
 def test_a_crash_and_the_generation_after_it(tmp_path: Path, rogue: Any) -> None:
     body = "start('crash'); serve(lambda m: (sys.stderr.write('no way on\\n'), sys.stderr.flush(), os._exit(7)))"
     extension = rogue(body, name="crashes", tools=["crash"])
