@@ -38,6 +38,7 @@ from broker.extension.handlers import (
     stream_handler,
 )
 from broker.extension.host_client import HostClient
+from broker.extension.logs import describe_callable
 from broker.extension.names import check_identity, check_services, check_version
 from broker.extension.runtime import Runtime
 from broker.extension.scope import CURRENT, LOADING
@@ -251,8 +252,9 @@ class Extension:
     def context(self, function: F, /) -> F:
         """Have a function called for the context of a prompt (0.4): it takes the prompt and returns ContextItems."""
         self._only_0_4("context")
+        self._handles("context", "", "prompt", str)(function)
         self.declaration.context = True
-        return self._handles("context", "", "prompt", str)(function)
+        return function
 
     def status(self, surface: Literal["status", "header", "footer"], /) -> Callable[[F], F]:
         """Have a function called for what a surface shows (0.4): it returns a text, a ``StatusItem`` or ``None``."""
@@ -265,8 +267,9 @@ class Extension:
     def menu(self, function: F, /) -> F:
         """Have a function called for the menu (0.4): it returns the tree of it. A menu needs a command."""
         self._only_0_4("menu")
+        self._handles("menu", "", "context", gets_of("menu"), optional=True)(function)
         self.declaration.menu = True
-        return self._handles("menu", "", "context", gets_of("menu"), optional=True)(function)
+        return function
 
     def render(self, tool: str, /) -> Callable[[F], F]:
         """Have a function render what a tool did (0.4): it takes the call and returns ``Segment`` items or a text."""
@@ -298,14 +301,18 @@ class Extension:
         module, ``Finished`` last. Raising a :class:`ToolFailureError` before the first payload refuses the request.
         Needs ``uses=["provider_catalog", "provider_stream"]``.
         """
-        self._only_0_3("provider streams")
+        self._only_0_3("provider streams", "has none")
+        if "provider stream" in self.handlers:
+            raise UsageError("@app.provider_stream is there twice")
         self.handlers["provider stream"] = stream_handler("@app.provider_stream", function, self.declaration.uses)
         return function
 
     def background(self, function: F, /) -> F:
         """Have an ``async`` function run from the start to the end; it is cancelled when the extension ends."""
         if not is_async(function):
-            raise UsageError(f"@app.background: {function.__name__} must be async, for it is cancelled at the end")
+            raise UsageError(
+                f"@app.background: {describe_callable(function)} must be async, for it is cancelled at the end"
+            )
         self.background_functions.append(Handler(function, is_async=True))
         return function
 
@@ -392,5 +399,5 @@ class Extension:
     def _only_0_4(self, what: str) -> None:
         check_version(what, self.api, "0.4")
 
-    def _only_0_3(self, what: str) -> None:
-        check_version(what, self.api, "0.3")
+    def _only_0_3(self, what: str, problem: str = "has no event bus") -> None:
+        check_version(what, self.api, "0.3", problem)

@@ -12,6 +12,7 @@ from attrs import field, frozen
 
 from broker.errors import UsageError
 from broker.extension.context import Context
+from broker.extension.logs import describe_callable
 from broker.wire.octet.catalogue import tool_faults
 from broker.wire.octet.migration_models import MigrationDetectParams, MigrationImportParams
 from broker.wire.octet.models import SessionEnd, SessionStart, ToolDefinition
@@ -43,7 +44,7 @@ class Handler:
     @property
     def name(self) -> str:
         """The function's name, for logs."""
-        return getattr(self.function, "__name__", repr(self.function))
+        return describe_callable(self.function)
 
 
 def is_async(function: Callable[..., Any]) -> bool:
@@ -102,7 +103,7 @@ def read_tool(
 def stream_handler(what: str, function: Callable[..., Any], uses: tuple[str, ...]) -> Handler:
     """The handler of a provider's streams; wrong use raises :class:`~broker.errors.UsageError`."""
     if not inspect.isasyncgenfunction(function):
-        raise UsageError(f"{what}: {function.__name__} must be an async generator, with yield")
+        raise UsageError(f"{what}: {describe_callable(function)} must be an async generator, with yield")
     if missing := [name for name in ("provider_catalog", "provider_stream") if name not in uses]:
         raise UsageError(f"{what} needs Extension(..., uses={missing})")
     hints = _hints_of(function)
@@ -126,7 +127,7 @@ def plain_handler(
     if not callable(function):
         raise UsageError(f"{what} decorates a function, not {type(function).__name__}")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise UsageError(f"{what}: {function.__name__} is a generator, write a function that returns")
+        raise UsageError(f"{what}: {describe_callable(function)} is a generator, write a function that returns")
     hints = _hints_of(function)
     contexts = []
     positional = []

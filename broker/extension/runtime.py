@@ -38,7 +38,7 @@ from broker.extension.handlers import Handler
 from broker.extension.logs import describe_failure
 from broker.extension.scope import CURRENT, Scope
 from broker.extension.topics import read_event
-from broker.extension.workers import Workers
+from broker.extension.workers import Workers, was_cancelled
 from broker.limits import BINDING_WAIT_MS, HANDLER_FINISH_MS, MAX_EVENTS_QUEUED, MAX_FRAME_BYTES, REQUEST_TIMEOUT_MS
 
 if TYPE_CHECKING:
@@ -224,9 +224,11 @@ class Runtime:
         """Call a function nobody waits for; what it raises is logged."""
         try:
             await self.invoke(handler, *args)
-        except asyncio.CancelledError:
+        except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:
+            if was_cancelled():
+                raise
             self.log(describe_failure(handler.name, error))
 
     # -- events of the bus ---------------------------------------------------------------------------------------------
