@@ -217,7 +217,7 @@ class Extension:
     ) -> Callable[[Callable[[TopicAvailability], R]], Callable[[TopicAvailability], R]]:
         """Have a function called with a :class:`TopicAvailability` when a topic gets or loses its publisher.
 
-        That is a subscription too. It is told of changes: nothing comes for a publisher that was there before.
+        In order, one at a time. That is a subscription too; nothing comes for a publisher that was there before.
         """
         self._only_0_3("subscriptions")
         name = topic_given("@app.on_availability", topic, self.name)
@@ -278,7 +278,7 @@ class Extension:
         return self._handles("render", tool, "call", gets_of("render"), self.declaration.renders)
 
     def notice(self, method: str, /) -> Callable[[F], F]:
-        """Have a function called for a lifecycle notification (0.4) such as ``turn/settled``; it takes its members."""
+        """Have a function called in order for notifications (0.4) such as ``turn/settled``; it takes their members."""
         self._only_0_4("notice")
         check_given("@app.notice", method, "turn/settled")
         family = method.partition("/")[0]
