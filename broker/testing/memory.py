@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import partial
-from typing import Any, NoReturn, TypeAlias, TypeVar, cast
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from broker.adapters.artifacts import ArtifactRoots
 from broker.errors import BrokerError, SetupError, UsageError
@@ -74,7 +74,7 @@ class MemoryDriver:
 
     def adopt(self, awaitable: Awaitable[T]) -> Work[T]:
         """Run a coroutine that waits for nothing; in memory there is no loop that could wake one."""
-        coroutine = cast(Coroutine[Any, Any, T], awaitable)
+        coroutine = awaitable if isinstance(awaitable, Coroutine) else _waits_for(awaitable)
         work: Work[T] = Work(coroutine.close)
         try:
             coroutine.send(None)
@@ -260,6 +260,10 @@ class MemoryDriver:
     def _tell(self, fault: Fault) -> None:
         for tap in self.fault_taps:
             tap(fault)
+
+
+async def _waits_for(awaitable: Awaitable[T]) -> T:
+    return await awaitable
 
 
 def _raise(error: Exception) -> NoReturn:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 from broker.adapters.aio import AsyncHost, AsyncioDriver, AsyncSession
 from broker.adapters.aio.pump import ProcessPump
 from broker.adapters.artifacts import ArtifactRoots
-from broker.errors import BrokerError, UsageError
+from broker.errors import BrokerError, SetupError, UsageError
 from broker.host import Extension, Host, McpServer, Outcome, ProcessLink, Session, Work
 from broker.limits import PATIENCE_MS
 from broker.testing.faults import Fault, Faults, strike
@@ -26,6 +26,7 @@ from broker.testing.script_run import Player
 from broker.testing.sequence import SequenceError
 from broker.wire.octet.manifest_model import Manifest
 from broker.wire.odek.config import ServerConfig
+from broker.wire.quoting import describe
 
 T = TypeVar("T")
 
@@ -226,6 +227,10 @@ class MixedDriver:
             extension = make(link)
         except BrokerError as error:
             link.spawn_failed(error)
+            return
+        except Exception as error:
+            self._raised.append(error)
+            link.spawn_failed(SetupError(f"{link.name} could not be made: {describe(error)}", extension=link.name))
             return
         if isinstance(extension, Player):
             self._players[link] = extension

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
@@ -10,10 +11,11 @@ from typing import Any
 import pytest
 
 from broker import Field
-from broker.errors import StreamError, UsageError
+from broker.errors import ExitedError, StreamError, UsageError
 from broker.extension import Event, Extension, ToolFailureError
 from broker.host import HostServices
 from broker.host.services import ProviderRegistry
+from broker.testing import Faults, sent
 from broker.wire.octet.provider_models import (
     ProviderAuthRequirement,
     ProviderDefinition,
@@ -122,6 +124,31 @@ def test_an_interrupt_ends_the_test_and_is_no_failure_of_a_function(world: Any, 
 
     with pytest.raises(KeyboardInterrupt):
         play()
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_no_thread_of_a_killed_extension_is_left(make_world: Any, app: Extension, stubborn: bool) -> None:
+    world = make_world(faults=Faults().kill("hello", when=sent("bus/publish")))
+    ticks = app.topic("tick", [Field.integer("n")])
+    ended: list[str] = []
+
+    @app.tool
+    def publish() -> str:
+        """Publishes, and waits for the host's receipt."""
+        ended.append(threading.current_thread().name)
+        try:
+            ticks.publish_sync(n=1)
+        finally:
+            if stubborn:
+                ticks.publish_sync(n=2)
+        return "never"
+
+    world.add(app)
+    outcome = world.session.call("hello", "publish", {})
+    world.memory.run()
+    assert isinstance(outcome.error, ExitedError)
+    assert ended
+    assert not [thread for thread in threading.enumerate() if thread.name in ended]
 
 
 # -- streams -----------------------------------------------------------------------------------------------------------

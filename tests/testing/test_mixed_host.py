@@ -209,3 +209,18 @@ def test_what_does_not_come_to_hold_is_shown_with_what_did(tmp_path: Path) -> No
             await session.until(lambda: False, timeout=0.01)
 
     run(test, tmp_path)
+
+
+def test_a_factory_that_fails_later_fails_that_start_and_the_test(tmp_path: Path) -> None:
+    def sometimes(number: int) -> Echo:
+        if number > 1:
+            raise KeyError("a bug of the test")
+        return Echo()
+
+    async def test(session: MixedSession) -> None:
+        await session.start(sometimes, name="echo")
+        with pytest.raises(SetupError, match="echo could not be made: KeyError: 'a bug of the test'"):
+            await session.reload("echo")
+
+    with pytest.raises(KeyError, match="a bug of the test"):
+        run(test, tmp_path)
