@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from broker.adapters.aio import AsyncioDriver
 from broker.adapters.aio.waiting import wait
@@ -114,7 +114,7 @@ class ProcessHost:
         self.loop.run_until_complete(self.loop.shutdown_default_executor())
         self.loop.close()
 
-    def __enter__(self) -> ProcessHost:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

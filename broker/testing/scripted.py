@@ -35,6 +35,10 @@ class ScriptedProcess:
         self.exit_status: int | None = None
         self._unread = bytearray()
 
+    def __repr__(self) -> str:
+        state = "running" if self.exit_status is None else f"exited with {self.exit_status}"
+        return f"<{type(self).__name__} {state}, heard {len(self.received)} messages>"
+
     # -- what it says --------------------------------------------------------------------------------------------------
 
     def send(self, message: Any) -> None:
