@@ -355,5 +355,6 @@ CONFORM_SURVIVOR_GRACE_MS: Final = _limit("CONFORM_SURVIVOR_GRACE_MS", 250, "ms"
 MAX_CONFORM_STDERR_BYTES: Final = _limit("MAX_CONFORM_STDERR_BYTES", 1_048_576, "bytes", "design", "stderr of one process under test over a handful of calls; more is a flood")
 MAX_SYNTHESIS_DEPTH: Final = _limit("MAX_SYNTHESIS_DEPTH", 8, "levels", "design", "nested schemas followed to make arguments up")
 MAX_SYNTHESIS_ITEMS: Final = _limit("MAX_SYNTHESIS_ITEMS", 64, "items", "design", "items of an array that is made up, where its schema asks for more")
+MAX_SYNTHESIS_VALUES: Final = _limit("MAX_SYNTHESIS_VALUES", 4_096, "values", "design", "values that are made up for one call, where its schema asks for more")
 MAX_SYNTHESIS_CHARS: Final = _limit("MAX_SYNTHESIS_CHARS", 65_536, "characters", "design", "a text that is made up, where its schema asks for more")
 # fmt: on
