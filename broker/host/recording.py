@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeGuard
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import cattrs
-import orjson
 from attrs import evolve, field, frozen
 
 from broker import canonical
@@ -178,12 +177,20 @@ def read_recording(data: bytes, *, path: str) -> Recorded:
     header = _read(lines[0], path, 1)
     if header.get("schema") != RECORDING_SCHEMA:
         raise SetupError(f"{path}: no recording: its first line does not say {RECORDING_SCHEMA}", path=path)
-    if type(header.get("workspace")) is not str or not _is_whole(header.get("recorded_at_ms")):
+    if type(header.get("workspace")) is not str or type(header.get("recorded_at_ms")) is not int:
         raise SetupError(f"{path}: line 1: needs workspace and recorded_at_ms", path=path)
+    begun = header["recorded_at_ms"]
+    if not 0 <= begun <= MAX_PORTABLE_INTEGER:
+        problem = f"recorded_at_ms: expected a whole number from 0 to {MAX_PORTABLE_INTEGER}"
+        raise SetupError(f"{path}: line 1: {problem}", path=path)
     numbered = [(number, _read(line, path, number)) for number, line in enumerate(lines[1:], 2)]
     complete = bool(numbered) and numbered[-1][1] == {"kind": "end"}
     entries = tuple(_entry(shown, path, number) for number, shown in (numbered[:-1] if complete else numbered))
-    return Recorded(Header(header["recorded_at_ms"], header["workspace"]), entries, complete)
+    for entry in entries:
+        if begun + entry.at_ms > MAX_PORTABLE_INTEGER:
+            problem = f"at_ms: no time is that long after {begun} ms, which is when it was recorded"
+            raise SetupError(f"{path}: line {entry.line_number}: {problem}", path=path)
+    return Recorded(Header(begun, header["workspace"]), entries, complete)
 
 
 def _entry(shown: Mapping[str, Any], path: str, number: int) -> RecordedEntry:
@@ -191,7 +198,8 @@ def _entry(shown: Mapping[str, Any], path: str, number: int) -> RecordedEntry:
         return SetupError(f"{path}: line {number}: {what}", path=path)
 
     def whole(key: str) -> int:
-        if not _is_whole(value := shown.get(key)):
+        value = shown.get(key)
+        if type(value) is not int or not 0 <= value <= MAX_PORTABLE_INTEGER:
             raise wrong(f"{key}: expected a whole number from 0 on")
         return value
 
@@ -217,10 +225,10 @@ def _entry(shown: Mapping[str, Any], path: str, number: int) -> RecordedEntry:
         except Exception as error:
             faults = "; ".join(cattrs.transform_error(error, path="manifest" if "manifest" in shown else "server"))
             raise wrong(faults) from error
-        if manifest is not None and manifest.api_version not in WIRES:
-            raise wrong(f"manifest.api_version: there is no {manifest.api_version!a:.20}")
         if (manifest is None) == (server is None):
             raise wrong("a start has a manifest or a server")
+        if manifest is not None and manifest.api_version not in WIRES:
+            raise wrong(f"manifest.api_version: expected one of {', '.join(WIRES)}")
     return RecordedEntry(
         at_ms=at_ms,
         kind=kind,
@@ -241,7 +249,6 @@ def _entry(shown: Mapping[str, Any], path: str, number: int) -> RecordedEntry:
 def _read(line: bytes, path: str, number: int) -> dict[str, Any]:
     try:
         value = json.loads(line)
-        orjson.loads(line)  # which takes no NaN and no half of a surrogate pair
     except (ValueError, RecursionError) as error:
         raise SetupError(f"{path}: line {number}: not JSON: {error}", path=path) from None
     if not isinstance(value, dict):
@@ -255,10 +262,6 @@ def _read(line: bytes, path: str, number: int) -> dict[str, Any]:
             maximum=MAX_MESSAGE_DEPTH,
         )
     return value
-
-
-def _is_whole(value: Any) -> TypeGuard[int]:
-    return type(value) is int and 0 <= value <= MAX_PORTABLE_INTEGER
 
 
 def _line(value: Mapping[str, Any]) -> bytes:

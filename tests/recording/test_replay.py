@@ -121,22 +121,6 @@ def test_a_frame_the_host_never_says(hello: Path) -> None:
     assert "the host did not say it" in problems
 
 
-@pytest.mark.parametrize(
-    "frame",
-    [
-        {"method": "tool/call", "id": [1], "params": {"name": "greet", "arguments": {}}},
-        {"method": "$/cancelRequest", "params": {"id": {}}},
-    ],
-)
-def test_a_frame_that_no_host_ever_said_is_a_difference(hello: Path, frame: dict[str, Any]) -> None:
-    def forged(entry: dict[str, Any]) -> dict[str, Any]:
-        call = entry["kind"] == "heard" and entry["frame"].get("method") == "tool/call"
-        return {**entry, "frame": frame} if call else entry
-
-    found = [str(one) for one in Replay.read(changed(hello, forged)).run()]
-    assert found[0].startswith("hello (generation 1): not repeated: unhashable type")
-
-
 def test_a_line_that_was_cut_is_only_as_long_as_it_has_to_be(hello: Path) -> None:
     def endless(entry: dict[str, Any]) -> dict[str, Any]:
         frame = entry.pop("frame", None)
