@@ -108,7 +108,7 @@ class Replay:
         self.compared: int = 0
         self._tracks: dict[tuple[str, int], _Track] = {}
         self._names: dict[str, str] = {}
-        self._calls: dict[tuple[str, int, str], Call | McpCall] = {}
+        self._calls: dict[tuple[str, int, Any], Call | McpCall] = {}
         for entry in entries:
             self._tracks.setdefault((entry.name, entry.number), _Track())
         factories: dict[str, Callable[[Any], ScriptedProcess]] = {entry.name: self._process_of for entry in entries}
@@ -189,14 +189,14 @@ class Replay:
             return
         method, params = entry.frame.get("method"), entry.frame.get("params")
         params = params if isinstance(params, dict) else {}
-        number = (entry.name, entry.number, repr(entry.frame.get("id")))
+        number = (entry.name, entry.number, entry.frame.get("id"))
         try:
             if method == "tool/call":
                 self._calls[number] = self.session.call(entry.name, params["name"], params["arguments"])
             elif method == "tools/call":
                 self._calls[number] = self.session.server(entry.name).call(params["name"], params.get("arguments"))
             elif method in ("$/cancelRequest", "notifications/cancelled"):
-                call = self._calls.get((entry.name, entry.number, repr(params.get("id", params.get("requestId")))))
+                call = self._calls.get((entry.name, entry.number, params.get("id", params.get("requestId"))))
                 if call is not None:
                     call.cancel(params.get("reason", "user"))
             elif method == "shutdown":
@@ -237,9 +237,7 @@ class Replay:
             try:
                 return canonical.encode(frame) + end
             except BrokerError:  # a number with a fraction: of a wire that has no canonical form
-                return (
-                    json.dumps(frame, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass") + end
-                )
+                return json.dumps(frame, separators=(",", ":"), ensure_ascii=False).encode() + end
         data = (b"\xff" if entry.invalid else b"") + (entry.text or "").encode("utf-8", "surrogatepass")
         # A line over the bound of its wire is as much over it when it is cut there.
         return data.ljust(min(entry.length or 0, MAX_REPLAYED_LINE_BYTES)) + end
