@@ -86,7 +86,7 @@ class Runtime:
         self._queues: dict[str, _Queue] = {}
         self._declared: list[asyncio.Future[None]] = []
         self._background: set[asyncio.Task[None]] = set()
-        self._ending = False
+        self._finishing: asyncio.Task[None] | None = None
 
     # -- the driver's side ---------------------------------------------------------------------------------------------
 
@@ -338,12 +338,12 @@ class Runtime:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def _end(self, shutdown: HostCall | None, error: BrokerError | None) -> None:
-        if self._ending:
+        if self._finishing is not None:
             return
-        self._ending = True
         if error is not None:
             self.log(f"the connection to the host ended: {error}")
-        self.loop.create_task(self._finish(shutdown, 0 if error is None else 1))
+        # Held, as the loop holds its tasks by weak references alone.
+        self._finishing = self.loop.create_task(self._finish(shutdown, 0 if error is None else 1))
 
     async def _finish(self, shutdown: HostCall | None, status: int) -> None:
         """Let everything end, within bounds; then answer ``shutdown`` and say so."""

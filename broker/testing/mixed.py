@@ -104,6 +104,13 @@ class MixedSession(AsyncSession):
         self._mixed.place(self.session, plan.member.name, plan.make)
         return await super().start_server(plan.member)
 
+    async def aclose(self, *, outcome: str = "completed") -> None:
+        """Stop everything in order and close the bus; nothing is recorded any more. Idempotent."""
+        await super().aclose(outcome=outcome)
+        self.recorder.close()
+        if self._tapped in self._mixed.taps:
+            self._mixed.taps.remove(self._tapped)
+
     def process(self, name: str) -> Any:
         """The object that runs as the newest process called ``name``; raises :class:`UsageError` when none does."""
         found = self._mixed.find(self.session, name)

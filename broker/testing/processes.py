@@ -189,6 +189,17 @@ class ProcessSession(DrivenSession):
             link.fail(ExtensionError("the test is over"))
         self.settle(self.session.close(), within_ms=PATIENCE_MS)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.kill()
+
     def _planned(
         self, thing: Any, process: Any, name: str | None, options: dict[str, Any]
     ) -> tuple[Manifest | ServerConfig, Make | None]:

@@ -198,6 +198,17 @@ def test_lifecycle_notifications_come_in_order_and_those_that_wait_are_bounded(
     assert world.diagnostics() == ["dropped 2 notifications turn/started: 2 were waiting already"]
 
 
+def test_a_result_that_no_json_holds_has_failed(world: Any, app: Extension) -> None:
+    @app.tool
+    def measure() -> dict[str, float]:
+        """Measures what cannot be measured."""
+        return {"depth": float("nan")}
+
+    world.add(app)
+    result = world.call(app, "measure")
+    assert result.is_error and result.content[0].text.startswith("measure: returned what JSON does not hold: ")
+
+
 class People:
     def __init__(self) -> None:
         self.heard: list[Any] = []

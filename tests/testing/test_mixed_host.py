@@ -224,3 +224,14 @@ def test_a_factory_that_fails_later_fails_that_start_and_the_test(tmp_path: Path
 
     with pytest.raises(KeyError, match="a bug of the test"):
         run(test, tmp_path)
+
+
+def test_a_session_that_is_closed_listens_no_more(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with MixedHost() as host:
+            async with await host.open_session(tmp_path) as first:
+                await first.start(Echo)
+            session = await host.open_session(tmp_path)
+            assert session._mixed.taps == [session._tapped]
+
+    asyncio.run(asyncio.wait_for(main(), 20))
