@@ -28,17 +28,16 @@ from broker.extension.declaration import ApiVersion, Declaration
 from broker.extension.events import TopicAvailability
 from broker.extension.handlers import (
     Handler,
+    background_handler,
     check_given,
     description_of,
     gets_of,
-    is_async,
     name_of,
     plain_handler,
     read_tool,
     stream_handler,
 )
 from broker.extension.host_client import HostClient
-from broker.extension.logs import describe_callable
 from broker.extension.names import check_identity, check_services, check_version
 from broker.extension.runtime import Runtime
 from broker.extension.scope import CURRENT, LOADING
@@ -309,11 +308,7 @@ class Extension:
 
     def background(self, function: F, /) -> F:
         """Have an ``async`` function run from the start to the end; it is cancelled when the extension ends."""
-        if not is_async(function):
-            raise UsageError(
-                f"@app.background: {describe_callable(function)} must be async, for it is cancelled at the end"
-            )
-        self.background_functions.append(Handler(function, is_async=True))
+        self.background_functions.append(background_handler("@app.background", function))
         return function
 
     # -- running -------------------------------------------------------------------------------------------------------
@@ -368,8 +363,6 @@ class Extension:
             raise UsageError(f'tool "{name}" is there twice; name one of them, @app.tool(name="...")', path=name)
         if len(tools) >= MAX_TOOLS:
             raise UsageError(f'tool "{name}": an extension has at most {MAX_TOOLS} tools', path=name)
-        if timeout_ms is not None and timeout_ms < 1:
-            raise UsageError(f'tool "{name}": timeout_ms is at least 1, not {timeout_ms}', path=name)
         tools[name], self.handlers[f"tool {name}"] = read_tool(name, function, timeout_ms, truncate)
 
     def _handles(

@@ -58,7 +58,9 @@ def name_of(what: str, function: Any, given: str | None) -> str:
         raise UsageError(f'{what} takes the name by its keyword: {what}(name="{function}")')
     if not callable(function):
         raise UsageError(f"{what} decorates a function, not {type(function).__name__}")
-    name = given or getattr(function, "__name__", None)
+    if given is not None and (not isinstance(given, str) or not given):
+        raise UsageError(f"{what}: a name is a text that is not empty, not {given!a:.80}")
+    name = getattr(function, "__name__", None) if given is None else given
     if name is None:
         raise UsageError(f'{what}: {type(function).__name__} has no name; give one, {what}(name="...")')
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -84,6 +86,8 @@ def read_tool(
     name: str, function: Callable[..., Any], timeout_ms: int | None, truncate: bool
 ) -> tuple[ToolDefinition, Handler]:
     """The tool that a typed function is; raises :class:`~broker.errors.UsageError` for one that can be none."""
+    if timeout_ms is not None and (type(timeout_ms) is not int or timeout_ms < 1):
+        raise UsageError(f'tool "{name}": timeout_ms is at least 1, not {timeout_ms!a:.80}', path=name)
     description = description_of(f"tool {name}", function)
     signature = Signature.of(function, Context)
     tool = ToolDefinition(name=name, description=description, parameters=signature.schema())
@@ -110,6 +114,13 @@ def stream_handler(what: str, function: Callable[..., Any], uses: tuple[str, ...
     for parameter in list(inspect.signature(function).parameters)[:1]:
         _check_annotation(what, function, parameter, hints.get(parameter, Any), gets_of("provider/stream"))
     return Handler(function, is_async=True, takes=True)
+
+
+def background_handler(what: str, function: Callable[..., Any]) -> Handler:
+    """The handler of what runs beside everything else; wrong use raises :class:`~broker.errors.UsageError`."""
+    if not is_async(function):
+        raise UsageError(f"{what}: {describe_callable(function)} must be async, for it is cancelled at the end")
+    return Handler(function, is_async=True)
 
 
 def gets_of(what: str) -> Any:

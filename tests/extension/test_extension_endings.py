@@ -248,3 +248,21 @@ def test_one_extension_streams_with_one_function() -> None:
     with pytest.raises(UsageError) as caught:
         Extension("hello", "1.0.0", api="0.4").provider_stream(lambda request: None)
     assert str(caught.value) == 'provider streams: API 0.4 has none; use Extension(..., api="0.3")'
+
+
+@pytest.mark.parametrize(
+    ("attempt", "text"),
+    [
+        (lambda app: app.tool(name="")(len), "@app.tool: a name is a text that is not empty, not ''"),
+        (lambda app: app.tool(name=5)(len), "@app.tool: a name is a text that is not empty, not 5"),
+        (
+            lambda app: app.topic(int, "level"),
+            'app.topic takes a name first, not type; write app.topic("a-name", ...)',
+        ),
+        (lambda app: app.tool(timeout_ms="5")(len), "tool \"len\": timeout_ms is at least 1, not '5'"),
+    ],
+)
+def test_wrong_arguments_of_decorators_are_said_in_words(app: Extension, attempt: Any, text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        attempt(app)
+    assert str(caught.value) == text
