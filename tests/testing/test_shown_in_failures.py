@@ -10,7 +10,7 @@ from kit_members import Echo
 from broker.adapters.aio import AsyncHost, AsyncSession
 from broker.adapters.blocking import BlockingHost, BlockingSession
 from broker.host import Outcome
-from broker.testing import MemoryHost, MemorySession, MixedHost, ProcessHost, ScriptedServer
+from broker.testing import MemoryHost, MemorySession, MixedHost, ProcessHost, ScriptedExtension, ScriptedServer
 
 
 def test_what_is_printed_says_what_it_is_and_how_it_stands() -> None:
@@ -51,3 +51,17 @@ def test_what_is_printed_says_what_it_is_and_how_it_stands() -> None:
 def test_a_context_gives_its_own_class_to_type_checkers(cls: Any, enter: str) -> None:
     """A :class:`MixedHost` that were an ``AsyncHost`` to them would take no objects."""
     assert get_type_hints(getattr(cls, enter))["return"] is Self
+
+
+class Deep(ScriptedExtension):
+    """Answers with JSON that is nested deeper than Python can show."""
+
+    def on_message(self, message: dict[str, Any]) -> None:
+        self.send_bytes(b'{"jsonrpc":"2.0","method":"x","params":{"a":' + b"[" * 1_000 + b"]" * 1_000 + b"}}\n")
+
+
+def test_what_is_too_deep_to_be_shown_does_not_hide_the_rest() -> None:
+    with MemoryHost() as host, host.open_session() as session:
+        session.add(Deep).start()
+        session.run()
+        assert "deep -> host  x              (nested too deep to be shown)\n" in str(session.recorder)
