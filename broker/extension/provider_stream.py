@@ -101,7 +101,7 @@ async def _feed(
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:
-        if was_cancelled():
+        if isinstance(error, asyncio.CancelledError) and was_cancelled():
             raise
         runtime.log(describe_failure(name, error))
         if not ended and not runtime.connection.closed:

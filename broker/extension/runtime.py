@@ -229,7 +229,7 @@ class Runtime:
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:
-            if was_cancelled():
+            if isinstance(error, asyncio.CancelledError) and was_cancelled():
                 raise
             self.log(describe_failure(handler.name, error))
 

@@ -95,6 +95,20 @@ def test_an_event_handler_that_awaits_what_was_cancelled_gets_the_next_event(wor
     assert "CancelledError" in world.diagnostics()[-1]
 
 
+def test_what_a_function_raises_while_it_is_ended_is_logged(world: Any, app: Extension) -> None:
+    @app.background
+    async def watch() -> None:
+        try:
+            await asyncio.sleep(3_600)
+        finally:
+            raise KeyError("the last words")
+
+    world.add(app)
+    world.memory.stop("hello")
+    assert "KeyError: 'the last words'" in world.diagnostics()
+    assert "watch failed:" in world.diagnostics()
+
+
 @pytest.mark.parametrize("kind", ["tool", "event", "background"])
 def test_an_interrupt_ends_the_test_and_is_no_failure_of_a_function(world: Any, app: Extension, kind: str) -> None:
     ticks = app.topic("tick", [Field.integer("n")])
