@@ -124,7 +124,9 @@ class MixedSession(AsyncSession):
         Raises :class:`~broker.testing.SequenceError` with what happened when it does not come to hold.
         """
         changed = asyncio.Event()
-        end = self.recorder.add_listener(changed.set)
+        loop = asyncio.get_running_loop()
+        # The bus tells of what happens in the thread that did it.
+        end = self.recorder.add_listener(lambda: loop.call_soon_threadsafe(changed.set))
         try:
             async with asyncio.timeout(timeout):
                 while not condition():
