@@ -7,13 +7,14 @@ Everything happens inside :meth:`MemoryDriver.run`, in a fixed order or in one t
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from broker.adapters.artifacts import ArtifactRoots
-from broker.errors import BrokerError, SetupError, UsageError
+from broker.errors import BrokerError, CancelledError, SetupError, UsageError
 from broker.host import Outcome, ProcessLink, Session, Work
 from broker.limits import MAX_IDLE_DEADLINES, MAX_MEMORY_MOVES
 from broker.testing.clock import ManualClock
@@ -80,6 +81,8 @@ class MemoryDriver:
             coroutine.send(None)
         except StopIteration as stop:
             work.succeed(stop.value)
+        except asyncio.CancelledError:
+            work.fail(CancelledError("the host's own code was cancelled", reason="host"))
         except Exception as error:
             work.settle_with(partial(_raise, error))
         else:

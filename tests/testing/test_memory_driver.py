@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from broker import Host
-from broker.errors import SetupError, UsageError
+from broker.errors import CancelledError, SetupError, UsageError
 from broker.host import Extension
 from broker.testing import ManualClock, MemoryDriver, ScriptedProcess
 from broker.wire.octet.manifest import parse_manifest
@@ -55,6 +56,15 @@ def test_a_service_may_answer_with_anything_that_can_be_awaited() -> None:
     driver = MemoryDriver(ManualClock(), {})
     assert driver.adopt(Ready()).result() == 5
     assert isinstance(driver.adopt(Never()).error, UsageError)
+
+
+def test_a_service_that_was_cancelled_has_failed() -> None:
+    async def cancelled() -> None:
+        raise asyncio.CancelledError
+
+    work = MemoryDriver(ManualClock(), {}).adopt(cancelled())
+    assert isinstance(work.error, CancelledError)
+    assert str(work.error) == "the host's own code was cancelled"
 
 
 def test_an_answer_that_came_twice_is_a_failed_assertion() -> None:
