@@ -49,6 +49,18 @@ def made(family: str, api: str, parent: Path, name: str = "tide-table") -> Path:
     return directory
 
 
+@pytest.mark.parametrize("family", ["octet", "mcp"])
+def test_what_it_says_to_type_can_be_typed(tmp_path: Path, family: str, capsys: pytest.CaptureFixture[str]) -> None:
+    parent = tmp_path / "it's here"
+    parent.mkdir()
+    assert main(["new", "tide-table", "--family", family, "--dir", str(parent)]) == 0
+    told = dict(line.split(":", 1) for line in capsys.readouterr().out.splitlines() if ":" in line)
+    directory = parent / "tide-table"
+    what = [str(directory / "server.json"), "tide-table"] if family == "mcp" else [str(directory)]
+    assert shlex.split(told["Try it"]) == ["broker", "call", *what, "greet", '{"who": "Ada"}']
+    assert shlex.split(told["Test it"]) == ["pytest", str(directory)]
+
+
 @pytest.mark.parametrize(("family", "api"), KINDS)
 def test_its_tests_pass_and_a_call_is_answered(tmp_path: Path, family: str, api: str) -> None:
     directory = made(family, api, tmp_path)
@@ -138,15 +150,3 @@ def test_a_python_that_is_not_on_path_is_named_in_full(tmp_path: Path, monkeypat
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
     directory = create("other", family="octet", api="0.3", parent=tmp_path)
     assert (directory / "main.py").read_text().splitlines()[0] == "#!/usr/bin/env python3"
-
-
-@pytest.mark.parametrize("family", ["octet", "mcp"])
-def test_what_it_says_to_type_can_be_typed(tmp_path: Path, family: str, capsys: pytest.CaptureFixture[str]) -> None:
-    parent = tmp_path / "it's here"
-    parent.mkdir()
-    assert main(["new", "tide-table", "--family", family, "--dir", str(parent)]) == 0
-    told = dict(line.split(":", 1) for line in capsys.readouterr().out.splitlines() if ":" in line)
-    directory = parent / "tide-table"
-    what = [str(directory / "server.json"), "tide-table"] if family == "mcp" else [str(directory)]
-    assert shlex.split(told["Try it"]) == ["broker", "call", *what, "greet", '{"who": "Ada"}']
-    assert shlex.split(told["Test it"]) == ["pytest", str(directory)]
