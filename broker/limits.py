@@ -309,6 +309,7 @@ MAX_RECORDED_ENTRIES: Final = _limit("MAX_RECORDED_ENTRIES", 100_000, "entries",
 MEMORY_PIPE_BYTES: Final = _limit("MEMORY_PIPE_BYTES", 65_536, "bytes", "design", "what an in-memory pipe holds that its reader has not read, where a schedule decides who reads when; as on Linux")
 MAX_MEMORY_MOVES: Final = _limit("MAX_MEMORY_MOVES", 1_000_000, "moves", "design", "what may happen in memory without time passing, before a test is told that it never comes to rest")
 MAX_IDLE_DEADLINES: Final = _limit("MAX_IDLE_DEADLINES", 1_000, "deadlines", "design", "deadlines in a row that have passed and stay, before a test is told whose they are")
+MAX_REPLAYED_LINE_BYTES: Final = _limit("MAX_REPLAYED_LINE_BYTES", 67_239_936, "bytes", "design", "one line of a process that is replayed; a line that was longer is over every bound at this length, too")
 REPLAY_END_MS: Final = _limit("REPLAY_END_MS", 60_000, "ms", "design", "virtual time a replayed session gets to close")
 MAX_SETTLE_MS: Final = _limit("MAX_SETTLE_MS", 86_400_000, "ms", "design", "virtual time a test waits for an outcome")
 PATIENCE_MS: Final = _limit("PATIENCE_MS", 10_000, "ms", "design", "real time a test with processes waits for a condition or an outcome, unless it says otherwise")
@@ -355,5 +356,6 @@ CONFORM_SURVIVOR_GRACE_MS: Final = _limit("CONFORM_SURVIVOR_GRACE_MS", 250, "ms"
 MAX_CONFORM_STDERR_BYTES: Final = _limit("MAX_CONFORM_STDERR_BYTES", 1_048_576, "bytes", "design", "stderr of one process under test over a handful of calls; more is a flood")
 MAX_SYNTHESIS_DEPTH: Final = _limit("MAX_SYNTHESIS_DEPTH", 8, "levels", "design", "nested schemas followed to make arguments up")
 MAX_SYNTHESIS_ITEMS: Final = _limit("MAX_SYNTHESIS_ITEMS", 64, "items", "design", "items of an array that is made up, where its schema asks for more")
+MAX_SYNTHESIS_VALUES: Final = _limit("MAX_SYNTHESIS_VALUES", 4_096, "values", "design", "values that are made up for one call, where its schema asks for more")
 MAX_SYNTHESIS_CHARS: Final = _limit("MAX_SYNTHESIS_CHARS", 65_536, "characters", "design", "a text that is made up, where its schema asks for more")
 # fmt: on

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from broker.adapters.aio import AsyncHost, AsyncSession
 from broker.adapters.aio.host import Decide
@@ -93,7 +93,7 @@ class BlockingHost:
                 self._loop.run(self._host.aclose())
                 self._loop.close()
 
-    def __enter__(self) -> BlockingHost:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -279,7 +279,7 @@ class BlockingSession:
         if not self._loop.stopped:
             self._loop.run(self._session.aclose(outcome=outcome))
 
-    def __enter__(self) -> BlockingSession:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -7,16 +7,17 @@ ends, and :attr:`FrameLog.failure` says why; what was written is whole lines, an
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import Any, Final
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from broker.errors import SetupError
 from broker.host import ProcessLink, Session
-from broker.host.recording import END, Header, Kind, RecordedEntry, said, started
+from broker.host.recording import END, Header, Kind, RecordedEntry, covered, said, started
 from broker.limits import MAX_RECORDED_LINE_BYTES, MAX_RECORDING_BYTES
 from broker.wire.odek.events.redaction import Redactor, secret_values
 
+_ASK_FOR_SECRETS: Final = ("secret/get", "input/request")
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -66,6 +67,7 @@ class FrameLog:
         self._begun = 0
         self._size = 0
         self._lines: dict[tuple[ProcessLink, Kind], _Lines] = {}
+        self._asked: dict[ProcessLink, set[Any]] = {}
         try:
             self._file = open(os.open(self.path, _FLAGS, 0o600), "wb")  # noqa: SIM115 - it lives as long as the log
         except (OSError, ValueError) as error:
@@ -109,6 +111,7 @@ class FrameLog:
         """The process is gone."""
         for kind in ("heard", "sent", "stderr"):
             self._end(link, kind)
+        self._asked.pop(link, None)
         self._note_plain(link, "exited", status)
 
     # -- the file ------------------------------------------------------------------------------------------------------
@@ -123,11 +126,11 @@ class FrameLog:
         for link, kind in list(self._lines):
             self._end(link, kind)
         try:
-            if self._session is None:
-                os.unlink(self.path)
-            elif self.failure is None:
-                self._write(END)
-            self._file.close()
+            with self._file:
+                if self._session is None:
+                    os.unlink(self.path)
+                elif self.failure is None:
+                    self._write(END)
         except OSError as error:
             self._fail(error)
 
@@ -143,7 +146,22 @@ class FrameLog:
             self._say(link, kind, *lines.take(), torn=True)
 
     def _say(self, link: ProcessLink, kind: Kind, line: bytes, length: int, *, torn: bool = False) -> None:
-        self._note(said(self._now(), kind, link, line, self._redactor, length=length, torn=torn))
+        entry = said(self._now(), kind, link, line, self._redactor, length=length, torn=torn)
+        self._note(self._without_asked(link, entry))
+
+    def _without_asked(self, link: ProcessLink, entry: RecordedEntry) -> RecordedEntry:
+        """The entry without what it answers a request for a secret with, which has neither a name nor a shape."""
+        frame = entry.frame
+        if not entry.is_frame or not isinstance(frame, dict) or not isinstance(frame.get("id"), int | str):
+            return entry
+        number, method = frame["id"], frame.get("method")
+        asked = self._asked.setdefault(link, set())
+        if entry.kind == "sent" and method in _ASK_FOR_SECRETS:
+            asked.add(number)
+        elif entry.kind == "heard" and method is None and number in asked:
+            asked.discard(number)
+            return evolve(entry, frame={**frame, "result": covered(frame.get("result"))})
+        return entry
 
     def _note_plain(self, link: ProcessLink, kind: Kind, status: int | None = None) -> None:
         if link.session is self._session:

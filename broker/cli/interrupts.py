@@ -8,8 +8,11 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Final
 
 from broker.cli.exit_codes import FAILURE
+
+_INTERRUPTS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
@@ -29,7 +32,9 @@ def interrupts(ask: Callable[[], object]) -> Iterator[None]:
         asked = True
         loop.call_soon_threadsafe(ask)
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    # One that is ignored, as nohup and a shell's background have it, stays so.
+    taken = [number for number in _INTERRUPTS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in taken}
     try:
         yield
     finally:

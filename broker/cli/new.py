@@ -7,6 +7,7 @@ import json
 import os
 import re
 import secrets
+import shlex
 import shutil
 import sys
 from importlib import resources
@@ -35,9 +36,11 @@ def new(given: argparse.Namespace) -> int:
     shown = _shown(directory)
     for path in sorted(directory.iterdir()):
         print(f"wrote {escape(str(shown / path.name))}")
-    where = f"{shown / 'server.json'} {given.name}" if given.family == "mcp" else str(shown)
+    where = shlex.quote(str(shown))
+    if given.family == "mcp":
+        where = f"{shlex.quote(str(shown / 'server.json'))} {given.name}"
     print(f'\nTry it:   broker call {escape(where)} greet \'{{"who": "Ada"}}\'')
-    print(f"Test it:  pytest {escape(str(shown))}")
+    print(f"Test it:  pytest {escape(shlex.quote(str(shown)))}")
     return OK
 
 

@@ -41,7 +41,13 @@ class Recording:
         self.frames: FrameLog | None = None
         if given.record is not None:
             self.frames = FrameLog(given.record)
-        self._log = None if given.events is None else EventLog(given.events)
+        try:
+            self._log = None if given.events is None else EventLog(given.events)
+        except BaseException:
+            if self.frames is not None:
+                # Nothing is in it, and the next attempt would find it there already.
+                self.frames.close()
+            raise
         self._emitter: EventEmitter | None = None
         self._writer: RetryingLog | None = None
         self._iteration = 0

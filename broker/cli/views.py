@@ -134,9 +134,10 @@ class LiveView:
         kind = record["kind"]
         if kind in ("started", "exited"):
             state = "ready" if kind == "started" else record["reason"]
-            tools = ", ".join(record.get("tools", ()))
-            row = self._extensions.setdefault(record["extension"], {"tools": tools})
+            row = self._extensions.setdefault(record["extension"], {"tools": ""})
             row.update(generation=str(record["generation"]), state=escape(state, max_chars=80))
+        if kind in ("started", "tools_changed") and record["extension"] in self._extensions:
+            self._extensions[record["extension"]]["tools"] = escape(", ".join(record["tools"]))
         if kind in ("call", "answer") or (kind == "diagnostic" and record["source"] == "host"):
             # An answer and why something failed are to be read whole: they go above the tables, where nothing is cut.
             self._console.print(describe(record), markup=False, highlight=False)
@@ -160,7 +161,7 @@ class LiveView:
 
         extensions = Table("extension", "generation", "state", "tools", title="extensions", expand=True)
         for name, row in self._extensions.items():
-            extensions.add_row(name, row["generation"], Text(row["state"]), Text(row["tools"]))
+            extensions.add_row(Text(escape(name)), row["generation"], Text(row["state"]), Text(row["tools"]))
         topics = Table("topic", "publisher", "subscribers", "published", title="topics", expand=True)
         peers = Table("peer", "queued", "oldest", "taken", "refusals", "subscriptions", title="peers", expand=True)
         if self._statistics is not None:
@@ -170,7 +171,7 @@ class LiveView:
                 oldest = "" if peer.oldest_age_ms is None else f"{peer.oldest_age_ms} ms"
                 waiting = [f"({name})" for name in peer.pending]
                 peers.add_row(
-                    peer.name,
+                    Text(escape(peer.name)),
                     str(peer.queued_messages),
                     oldest,
                     str(peer.taken),

@@ -100,11 +100,6 @@ class Findings:
         """Whether a failure of the rule has been seen."""
         return bool(self._entries[rule_id].failures)
 
-    @property
-    def any_failed(self) -> bool:
-        """Whether any rule has failed so far."""
-        return any(entry.failures for entry in self._entries.values())
-
     def results(self, wanted: Iterable[str] = ()) -> tuple[Finding, ...]:
         """One finding for each rule, in the order of the catalogue; only those of ``wanted`` if that names any."""
         chosen = frozenset(wanted)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.limits import MAX_SYNTHESIS_CHARS, MAX_SYNTHESIS_DEPTH, MAX_SYNTHESIS_ITEMS
+from broker.limits import MAX_SYNTHESIS_CHARS, MAX_SYNTHESIS_DEPTH, MAX_SYNTHESIS_ITEMS, MAX_SYNTHESIS_VALUES
 
 _FORMATS: Final[Mapping[str, str]] = {
     "date": "2026-01-01",
@@ -29,66 +29,86 @@ _WORD: Final = "conformance"
 
 def make_arguments(schema: Any) -> Any:
     """The smallest arguments the schema of a tool's parameters allows; ``{}`` for a schema that says nothing."""
-    value = _make(schema, schema, 0)
+    value = _Maker(schema).make(schema, 0)
     return value if isinstance(value, dict) else {}
 
 
-def _make(schema: Any, root: Any, depth: int) -> Any:
-    if not isinstance(schema, dict) or depth > MAX_SYNTHESIS_DEPTH:
-        return None
-    if "$ref" in schema:
-        return _make(_resolve(schema["$ref"], root), root, depth + 1)
-    if "const" in schema:
-        return schema["const"]
-    for key in ("enum", "examples"):
-        choices = schema.get(key)
-        if isinstance(choices, list) and choices:
-            return choices[0]
-    if "default" in schema:
-        return schema["default"]
-    for key in ("anyOf", "oneOf"):
-        choices = schema.get(key)
-        if isinstance(choices, list) and choices:
-            base = {name: value for name, value in schema.items() if name != key}
-            return _make(_merged(base, choices[0]), root, depth + 1)
-    parts = schema.get("allOf")
-    if isinstance(parts, list):
-        whole = {name: value for name, value in schema.items() if name != "allOf"}
-        for part in parts:
-            referred = isinstance(part, dict) and "$ref" in part
-            whole = _merged(whole, _resolve(part["$ref"], root) if referred else part)
-        return _make(whole, root, depth + 1)
-    return _of_type(schema, root, depth)
+class _Maker:
+    """Makes the values of one schema up, a bounded number of them: lists of lists multiply."""
 
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._left = MAX_SYNTHESIS_VALUES
 
-def _of_type(schema: dict[str, Any], root: Any, depth: int) -> Any:
-    kind = schema.get("type")
-    if isinstance(kind, list):
-        kind = next((name for name in kind if name != "null"), "null")
-    if kind == "object" or (kind is None and ("properties" in schema or depth == 0)):
-        return _object(schema, root, depth)
-    if kind == "array":
-        count = _whole(schema.get("minItems"), 0)
-        return [_make(schema.get("items", {}), root, depth + 1) for _ in range(min(count, MAX_SYNTHESIS_ITEMS))]
-    if kind == "string":
-        return _text(schema)
-    if kind in ("integer", "number"):
-        return _number(schema)
-    if kind == "boolean":
-        return False
-    return None if kind == "null" else _WORD
+    def make(self, schema: Any, depth: int) -> Any:
+        """A value of ``schema``, ``depth`` schemas below the first; None where that goes too far."""
+        self._left -= 1
+        if not isinstance(schema, dict) or depth > MAX_SYNTHESIS_DEPTH or self._left < 0:
+            return None
+        if "$ref" in schema:
+            return self.make(self._resolve(schema["$ref"]), depth + 1)
+        if "const" in schema:
+            return schema["const"]
+        for key in ("enum", "examples"):
+            choices = schema.get(key)
+            if isinstance(choices, list) and choices:
+                return choices[0]
+        if "default" in schema:
+            return schema["default"]
+        for key in ("anyOf", "oneOf"):
+            choices = schema.get(key)
+            if isinstance(choices, list) and choices:
+                base = {name: value for name, value in schema.items() if name != key}
+                return self.make(_merged(base, choices[0]), depth + 1)
+        parts = schema.get("allOf")
+        if isinstance(parts, list):
+            whole = {name: value for name, value in schema.items() if name != "allOf"}
+            for part in parts:
+                referred = isinstance(part, dict) and "$ref" in part
+                whole = _merged(whole, self._resolve(part["$ref"]) if referred else part)
+            return self.make(whole, depth + 1)
+        return self._of_type(schema, depth)
 
+    def _of_type(self, schema: dict[str, Any], depth: int) -> Any:
+        kind = schema.get("type")
+        if isinstance(kind, list):
+            kind = next((name for name in kind if name != "null"), "null")
+        if kind == "object" or (kind is None and ("properties" in schema or depth == 0)):
+            return self._object(schema, depth)
+        if kind == "array":
+            count = min(_whole(schema.get("minItems"), 0), MAX_SYNTHESIS_ITEMS)
+            return [self.make(schema.get("items", {}), depth + 1) for _ in range(count) if self._left > 0]
+        if kind == "string":
+            return _text(schema)
+        if kind in ("integer", "number"):
+            return _number(schema)
+        if kind == "boolean":
+            return False
+        return None if kind == "null" else _WORD
 
-def _object(schema: dict[str, Any], root: Any, depth: int) -> dict[str, Any]:
-    required, properties = schema.get("required"), schema.get("properties")
-    properties = properties if isinstance(properties, dict) else {}
-    names = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
-    for name in properties:
-        if len(names) >= _whole(schema.get("minProperties"), 0):
-            break
-        if name not in names:
-            names.append(name)
-    return {name: _make(properties.get(name, {"type": "string"}), root, depth + 1) for name in names}
+    def _object(self, schema: dict[str, Any], depth: int) -> dict[str, Any]:
+        required, properties = schema.get("required"), schema.get("properties")
+        properties = properties if isinstance(properties, dict) else {}
+        given = required if isinstance(required, list) else []
+        names = dict.fromkeys(name for name in given if isinstance(name, str))
+        least = _whole(schema.get("minProperties"), 0)
+        for name in properties:
+            if len(names) >= least:
+                break
+            names[name] = None
+        return {name: self.make(properties.get(name, {"type": "string"}), depth + 1) for name in names}
+
+    def _resolve(self, reference: Any) -> Any:
+        """What a reference inside of the same schema points at; ``None`` for any other."""
+        if not isinstance(reference, str) or not reference.startswith("#"):
+            return None
+        found = self._root
+        for part in filter(None, reference[1:].split("/")):
+            name = part.replace("~1", "/").replace("~0", "~")
+            if not isinstance(found, dict) or name not in found:
+                return None
+            found = found[name]
+        return found
 
 
 def _text(schema: dict[str, Any]) -> str:
@@ -108,9 +128,12 @@ def _number(schema: dict[str, Any]) -> int | float:
     if high is not None and value > high:
         value = high
     step = schema.get("multipleOf")
-    if isinstance(step, (int, float)) and not isinstance(step, bool) and step > 0:
-        value = math.ceil(value / step) * step
-    return math.ceil(value) if schema.get("type") == "integer" or float(value).is_integer() else value
+    try:
+        if isinstance(step, (int, float)) and not isinstance(step, bool) and step > 0:
+            value = math.ceil(value / step) * step
+        return math.ceil(value) if schema.get("type") == "integer" or float(value).is_integer() else value
+    except OverflowError:  # beyond what a float holds: the tool may refuse it
+        return 1
 
 
 def _bound(schema: dict[str, Any], inclusive: str, exclusive: str, step: int) -> float | None:
@@ -136,16 +159,3 @@ def _merged(base: dict[str, Any], part: Any) -> dict[str, Any]:
         elif isinstance(ours, list) and isinstance(theirs, list):
             merged[key] = [*ours, *theirs]
     return merged
-
-
-def _resolve(reference: Any, root: Any) -> Any:
-    """What a reference inside of the same schema points at; ``None`` for any other."""
-    if not isinstance(reference, str) or not reference.startswith("#"):
-        return None
-    found = root
-    for part in filter(None, reference[1:].split("/")):
-        name = part.replace("~1", "/").replace("~0", "~")
-        if not isinstance(found, dict) or name not in found:
-            return None
-        found = found[name]
-    return found

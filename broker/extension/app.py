@@ -28,10 +28,10 @@ from broker.extension.declaration import ApiVersion, Declaration
 from broker.extension.events import TopicAvailability
 from broker.extension.handlers import (
     Handler,
+    background_handler,
     check_given,
     description_of,
     gets_of,
-    is_async,
     name_of,
     plain_handler,
     read_tool,
@@ -216,7 +216,7 @@ class Extension:
     ) -> Callable[[Callable[[TopicAvailability], R]], Callable[[TopicAvailability], R]]:
         """Have a function called with a :class:`TopicAvailability` when a topic gets or loses its publisher.
 
-        That is a subscription too. It is told of changes: nothing comes for a publisher that was there before.
+        In order, one at a time. That is a subscription too; nothing comes for a publisher that was there before.
         """
         self._only_0_3("subscriptions")
         name = topic_given("@app.on_availability", topic, self.name)
@@ -251,8 +251,9 @@ class Extension:
     def context(self, function: F, /) -> F:
         """Have a function called for the context of a prompt (0.4): it takes the prompt and returns ContextItems."""
         self._only_0_4("context")
+        self._handles("context", "", "prompt", str)(function)
         self.declaration.context = True
-        return self._handles("context", "", "prompt", str)(function)
+        return function
 
     def status(self, surface: Literal["status", "header", "footer"], /) -> Callable[[F], F]:
         """Have a function called for what a surface shows (0.4): it returns a text, a ``StatusItem`` or ``None``."""
@@ -265,8 +266,9 @@ class Extension:
     def menu(self, function: F, /) -> F:
         """Have a function called for the menu (0.4): it returns the tree of it. A menu needs a command."""
         self._only_0_4("menu")
+        self._handles("menu", "", "context", gets_of("menu"), optional=True)(function)
         self.declaration.menu = True
-        return self._handles("menu", "", "context", gets_of("menu"), optional=True)(function)
+        return function
 
     def render(self, tool: str, /) -> Callable[[F], F]:
         """Have a function render what a tool did (0.4): it takes the call and returns ``Segment`` items or a text."""
@@ -275,7 +277,7 @@ class Extension:
         return self._handles("render", tool, "call", gets_of("render"), self.declaration.renders)
 
     def notice(self, method: str, /) -> Callable[[F], F]:
-        """Have a function called for a lifecycle notification (0.4) such as ``turn/settled``; it takes its members."""
+        """Have a function called in order for notifications (0.4) such as ``turn/settled``; it takes their members."""
         self._only_0_4("notice")
         check_given("@app.notice", method, "turn/settled")
         family = method.partition("/")[0]
@@ -298,15 +300,15 @@ class Extension:
         module, ``Finished`` last. Raising a :class:`ToolFailureError` before the first payload refuses the request.
         Needs ``uses=["provider_catalog", "provider_stream"]``.
         """
-        self._only_0_3("provider streams")
+        self._only_0_3("provider streams", "has none")
+        if "provider stream" in self.handlers:
+            raise UsageError("@app.provider_stream is there twice")
         self.handlers["provider stream"] = stream_handler("@app.provider_stream", function, self.declaration.uses)
         return function
 
     def background(self, function: F, /) -> F:
         """Have an ``async`` function run from the start to the end; it is cancelled when the extension ends."""
-        if not is_async(function):
-            raise UsageError(f"@app.background: {function.__name__} must be async, for it is cancelled at the end")
-        self.background_functions.append(Handler(function, is_async=True))
+        self.background_functions.append(background_handler("@app.background", function))
         return function
 
     # -- running -------------------------------------------------------------------------------------------------------
@@ -361,8 +363,6 @@ class Extension:
             raise UsageError(f'tool "{name}" is there twice; name one of them, @app.tool(name="...")', path=name)
         if len(tools) >= MAX_TOOLS:
             raise UsageError(f'tool "{name}": an extension has at most {MAX_TOOLS} tools', path=name)
-        if timeout_ms is not None and timeout_ms < 1:
-            raise UsageError(f'tool "{name}": timeout_ms is at least 1, not {timeout_ms}', path=name)
         tools[name], self.handlers[f"tool {name}"] = read_tool(name, function, timeout_ms, truncate)
 
     def _handles(
@@ -392,5 +392,5 @@ class Extension:
     def _only_0_4(self, what: str) -> None:
         check_version(what, self.api, "0.4")
 
-    def _only_0_3(self, what: str) -> None:
-        check_version(what, self.api, "0.3")
+    def _only_0_3(self, what: str, problem: str = "has no event bus") -> None:
+        check_version(what, self.api, "0.3", problem)

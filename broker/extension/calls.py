@@ -13,7 +13,7 @@ from broker.extension.events import HostCall
 from broker.extension.handlers import Handler
 from broker.extension.logs import describe_failure
 from broker.extension.results import ToolFailureError, cut_texts, disposition_json, failure_json, result_json
-from broker.extension.workers import HandlerExitError
+from broker.extension.workers import HandlerExitError, was_cancelled
 from broker.limits import HANDLER_CANCEL_MS, MAX_FAILURE_CHARS, MAX_REFUSAL_CHARS
 from broker.wire.octet.models import SessionEndHook, SessionStartHook
 from broker.wire.signature import ArgumentError
@@ -91,7 +91,12 @@ class CallTable:
     def add_stream(self, stream_id: str, task: asyncio.Task[None]) -> None:
         """Keep the task of an accepted stream, to cancel it."""
         self._streams[stream_id] = task
-        task.add_done_callback(lambda _: self._streams.pop(stream_id, None))
+
+        def forget(ended: asyncio.Task[None]) -> None:
+            if self._streams.get(stream_id) is ended:
+                del self._streams[stream_id]
+
+        task.add_done_callback(forget)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -100,8 +105,13 @@ class CallTable:
         work.started = True
         try:
             result = await self._perform(work)
-        except asyncio.CancelledError:
-            self._settle_cancelled(work)
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except asyncio.CancelledError as error:
+            if was_cancelled():
+                self._settle_cancelled(work)
+            else:
+                self._fail(work, f"{_title(call)} awaited something that was cancelled", error)
         except CancelledError as error:
             if call.cancelled:
                 self._settle_cancelled(work)

@@ -40,7 +40,6 @@ class CanonicalHostConnection(HostConnection):
 
     def __init__(self, declaration: Declaration) -> None:
         super().__init__(declaration, bound=MAX_FRAME_BYTES)
-        self._initializing: HostCall | None = None
 
     # -- frames --------------------------------------------------------------------------------------------------------
 

@@ -51,7 +51,7 @@ from broker.limits import (
 )
 from broker.wire.framing import LineFramer
 from broker.wire.jsonrpc import RequestId
-from broker.wire.quoting import quote
+from broker.wire.quoting import quote, scalar
 
 _REFUSALS: Final[dict[str, type[BrokerError]]] = {
     "invalid_params": InvalidParamsError,
@@ -164,6 +164,9 @@ class HostConnection(ABC):
     def refuse(self, call: HostCall, name: str, data: Any = None) -> None:
         """Answer with the row ``name`` of the error table; ``data`` is left out when it is ``None`` or does not fit."""
         self._check_open(call)
+        if isinstance(data, dict) and isinstance(data.get("reason"), str):
+            # It may quote a file's name, half of a surrogate pair in it: a reason is no reason not to answer.
+            data = {**data, "reason": scalar(data["reason"])}
         frame = self._encode(self._failure(call.id, name, data))
         if len(frame) > self._bound:
             frame = self._encode(self._failure(call.id, name, None))

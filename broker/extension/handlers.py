@@ -12,6 +12,7 @@ from attrs import field, frozen
 
 from broker.errors import UsageError
 from broker.extension.context import Context
+from broker.extension.logs import describe_callable
 from broker.wire.octet.catalogue import tool_faults
 from broker.wire.octet.migration_models import MigrationDetectParams, MigrationImportParams
 from broker.wire.octet.models import SessionEnd, SessionStart, ToolDefinition
@@ -43,7 +44,7 @@ class Handler:
     @property
     def name(self) -> str:
         """The function's name, for logs."""
-        return getattr(self.function, "__name__", repr(self.function))
+        return describe_callable(self.function)
 
 
 def is_async(function: Callable[..., Any]) -> bool:
@@ -57,7 +58,9 @@ def name_of(what: str, function: Any, given: str | None) -> str:
         raise UsageError(f'{what} takes the name by its keyword: {what}(name="{function}")')
     if not callable(function):
         raise UsageError(f"{what} decorates a function, not {type(function).__name__}")
-    name = given or getattr(function, "__name__", None)
+    if given is not None and (not isinstance(given, str) or not given):
+        raise UsageError(f"{what}: a name is a text that is not empty, not {given!a:.80}")
+    name = getattr(function, "__name__", None) if given is None else given
     if name is None:
         raise UsageError(f'{what}: {type(function).__name__} has no name; give one, {what}(name="...")')
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -83,6 +86,8 @@ def read_tool(
     name: str, function: Callable[..., Any], timeout_ms: int | None, truncate: bool
 ) -> tuple[ToolDefinition, Handler]:
     """The tool that a typed function is; raises :class:`~broker.errors.UsageError` for one that can be none."""
+    if timeout_ms is not None and (type(timeout_ms) is not int or timeout_ms < 1):
+        raise UsageError(f'tool "{name}": timeout_ms is at least 1, not {timeout_ms!a:.80}', path=name)
     description = description_of(f"tool {name}", function)
     signature = Signature.of(function, Context)
     tool = ToolDefinition(name=name, description=description, parameters=signature.schema())
@@ -102,13 +107,20 @@ def read_tool(
 def stream_handler(what: str, function: Callable[..., Any], uses: tuple[str, ...]) -> Handler:
     """The handler of a provider's streams; wrong use raises :class:`~broker.errors.UsageError`."""
     if not inspect.isasyncgenfunction(function):
-        raise UsageError(f"{what}: {function.__name__} must be an async generator, with yield")
+        raise UsageError(f"{what}: {describe_callable(function)} must be an async generator, with yield")
     if missing := [name for name in ("provider_catalog", "provider_stream") if name not in uses]:
         raise UsageError(f"{what} needs Extension(..., uses={missing})")
     hints = _hints_of(function)
     for parameter in list(inspect.signature(function).parameters)[:1]:
         _check_annotation(what, function, parameter, hints.get(parameter, Any), gets_of("provider/stream"))
     return Handler(function, is_async=True, takes=True)
+
+
+def background_handler(what: str, function: Callable[..., Any]) -> Handler:
+    """The handler of what runs beside everything else; wrong use raises :class:`~broker.errors.UsageError`."""
+    if not is_async(function):
+        raise UsageError(f"{what}: {describe_callable(function)} must be async, for it is cancelled at the end")
+    return Handler(function, is_async=True)
 
 
 def gets_of(what: str) -> Any:
@@ -126,7 +138,7 @@ def plain_handler(
     if not callable(function):
         raise UsageError(f"{what} decorates a function, not {type(function).__name__}")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise UsageError(f"{what}: {function.__name__} is a generator, write a function that returns")
+        raise UsageError(f"{what}: {describe_callable(function)} is a generator, write a function that returns")
     hints = _hints_of(function)
     contexts = []
     positional = []

@@ -35,10 +35,9 @@ def check_identity(name: Any, version: Any, api: Any, concurrency: Any) -> None:
         raise UsageError(f"concurrency is 1 to {MAX_CONCURRENT_REQUESTS}, not {concurrency!a:.80}", path="concurrency")
 
 
-def check_version(what: str, api: str, needed: str) -> None:
+def check_version(what: str, api: str, needed: str, problem: str = "has none") -> None:
     """Raise :class:`~broker.errors.UsageError` for what only the other version has."""
     if api != needed:
-        problem = "has none" if needed == "0.4" else "has no event bus"
         raise UsageError(f'{what}: API {api} {problem}; use Extension(..., api="{needed}")')
 
 

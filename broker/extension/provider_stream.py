@@ -7,7 +7,7 @@ reference, models ``ProviderStream*``; octet notes, section 4.6.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.errors import BrokerError, ResourceExhaustedError
@@ -15,6 +15,7 @@ from broker.extension.handlers import Handler
 from broker.extension.logs import describe_failure
 from broker.extension.results import ToolFailureError
 from broker.extension.scope import CURRENT, Scope
+from broker.extension.workers import was_cancelled
 from broker.limits import MAX_PROVIDER_STREAM_EVENTS, MAX_REFUSAL_CHARS
 from broker.wire.octet.schema import decode, encode
 from broker.wire.octet.stream_models import (
@@ -24,6 +25,7 @@ from broker.wire.octet.stream_models import (
     ProviderStreamRequest,
     StreamPayload,
 )
+from broker.wire.quoting import scalar
 
 if TYPE_CHECKING:
     from broker.extension.calls import CallTable
@@ -37,12 +39,23 @@ async def accept(
 ) -> dict[str, Any]:
     """Start the stream; the result of ``provider/stream``."""
     CURRENT.set(Scope(runtime))
-    payloads = _sent(handler.function, request)
+    payloads = handler.function(request)
     try:
         first = await anext(payloads, None)
     except (BrokerError, ToolFailureError) as error:
-        return {"stream_id": request.stream_id, "accepted": False, "reason": str(error)[:MAX_REFUSAL_CHARS]}
-    calls.add_stream(request.stream_id, runtime.spawn(_feed(runtime, handler.name, request, first, payloads)))
+        reason = scalar(str(error)[:MAX_REFUSAL_CHARS])
+        return {"stream_id": request.stream_id, "accepted": False, "reason": reason}
+    begun = asyncio.Event()
+    feeding = runtime.spawn(_feed(runtime, handler.name, request, first, payloads, begun))
+    try:
+        # A task that is cancelled before its first step would leave the generator open.
+        await begun.wait()
+    except asyncio.CancelledError:
+        feeding.cancel()
+        if not begun.is_set():
+            await payloads.aclose()
+        raise
+    calls.add_stream(request.stream_id, feeding)
     return {"stream_id": request.stream_id, "accepted": True}
 
 
@@ -52,16 +65,20 @@ async def _feed(
     request: ProviderStreamRequest,
     first: StreamPayload | None,
     payloads: AsyncGenerator[StreamPayload, None],
+    begun: asyncio.Event,
 ) -> None:
-    sequence, kind = 0, ""
+    sequence = 0
+    ended = False
 
     def send(kind: str, payload: dict[str, Any]) -> None:
-        nonlocal sequence
+        nonlocal sequence, ended
         event = {"stream_id": request.stream_id, "sequence": sequence, "kind": kind, "payload": payload}
         decode(ProviderStreamEvent, event, what=f"event {kind} of {name}")
         runtime.notify("provider/event", event)
         sequence += 1
+        ended = kind in TERMINAL_KINDS
 
+    begun.set()
     try:
         # The acceptance is written before the first event.
         await asyncio.sleep(0)
@@ -75,24 +92,19 @@ async def _feed(
             send(kind, encode(payload))
             # A host that is slow slows the model down, instead of having all of it wait here.
             await runtime.drained()
-            if kind in TERMINAL_KINDS:
+            if ended:
                 break
             payload = await anext(payloads, None)
-        if kind not in TERMINAL_KINDS:
+        if not ended:
             runtime.log(f"{name} ended without Finished")
             send("error", {"message": "the stream ended early"})
-    except asyncio.CancelledError:
+    except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:
+        if isinstance(error, asyncio.CancelledError) and was_cancelled():
+            raise
         runtime.log(describe_failure(name, error))
-        if kind not in TERMINAL_KINDS and not runtime.connection.closed:
+        if not ended and not runtime.connection.closed:
             send("error", {"message": type(error).__name__})
     finally:
         await payloads.aclose()
-
-
-async def _sent(
-    function: Callable[[ProviderStreamRequest], AsyncGenerator[StreamPayload, None]], request: ProviderStreamRequest
-) -> AsyncGenerator[StreamPayload, None]:
-    async for payload in function(request):
-        yield payload

@@ -115,7 +115,7 @@ def _as_result(value: Any) -> Result:
         return Result(value)
     structured = plain_json(value)
     try:
-        return Result(json.dumps(structured, ensure_ascii=False), structured=structured)
+        return Result(json.dumps(structured, ensure_ascii=False, allow_nan=False), structured=structured)
     except (TypeError, ValueError) as error:
         raise ResultError(f"returned what JSON does not hold: {error}") from None
 

@@ -38,7 +38,7 @@ from broker.extension.handlers import Handler
 from broker.extension.logs import describe_failure
 from broker.extension.scope import CURRENT, Scope
 from broker.extension.topics import read_event
-from broker.extension.workers import Workers
+from broker.extension.workers import Workers, was_cancelled
 from broker.limits import BINDING_WAIT_MS, HANDLER_FINISH_MS, MAX_EVENTS_QUEUED, MAX_FRAME_BYTES, REQUEST_TIMEOUT_MS
 
 if TYPE_CHECKING:
@@ -46,8 +46,10 @@ if TYPE_CHECKING:
 
 
 @define(eq=False)
-class _EventQueue:
-    waiting: deque[BusEvent] = field(factory=deque)
+class _Queue:
+    """What functions are still to be told of one topic or by one kind of notification, oldest first."""
+
+    waiting: deque[Callable[[], Coroutine[Any, Any, None]]] = field(factory=deque)
     dropped: int = 0
     task: asyncio.Task[None] | None = None
 
@@ -81,10 +83,10 @@ class Runtime:
         self._on_end = on_end
         self._drain = drain
         self._backlog = backlog
-        self._events: dict[str, _EventQueue] = {}
+        self._queues: dict[str, _Queue] = {}
         self._declared: list[asyncio.Future[None]] = []
         self._background: set[asyncio.Task[None]] = set()
-        self._ending = False
+        self._finishing: asyncio.Task[None] | None = None
 
     # -- the driver's side ---------------------------------------------------------------------------------------------
 
@@ -193,14 +195,14 @@ class Runtime:
         if isinstance(event, CallReceived):
             self.calls.begin(event.call)
         elif isinstance(event, BusEvent):
-            self._queue(event)
+            self._queue(f"events on {event.topic}", partial(self._hand_out, event))
         elif isinstance(event, CallCancelled):
             self.calls.cancel(event.call)
         elif isinstance(event, Declared):
             self._wake()
         elif isinstance(event, TopicAvailability):
-            for handler in self.app.availability_handlers.get(event.topic, ()):
-                self.spawn(self._guarded(handler, event))
+            if event.topic in self.app.availability_handlers:
+                self._queue(f"changes of {event.topic}", partial(self._tell, event))
         elif isinstance(event, NoticeReceived):
             self._on_notice(event)
         elif isinstance(event, Initialized):
@@ -218,45 +220,56 @@ class Runtime:
         if event.method == "provider/cancel":
             self.calls.cancel_stream(event.model.stream_id)
         elif handler is not None:
-            self.spawn(self._guarded(handler, event.params))
+            self._queue(f"notifications {event.method}", partial(self._guarded, handler, event.params))
 
     async def _guarded(self, handler: Handler, *args: Any) -> None:
         """Call a function nobody waits for; what it raises is logged."""
         try:
             await self.invoke(handler, *args)
-        except asyncio.CancelledError:
+        except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and was_cancelled():
+                raise
             self.log(describe_failure(handler.name, error))
 
-    # -- events of the bus ---------------------------------------------------------------------------------------------
+    # -- what nobody is answered for -----------------------------------------------------------------------------------
 
-    def _queue(self, event: BusEvent) -> None:
-        queue = self._events.setdefault(event.topic, _EventQueue())
+    def _queue(self, what: str, deliver: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Have ``deliver`` awaited when everything else of its kind has been; of too many the newest is dropped."""
+        queue = self._queues.setdefault(what, _Queue())
         if len(queue.waiting) >= MAX_EVENTS_QUEUED:
             queue.dropped += 1
             return
-        queue.waiting.append(event)
+        queue.waiting.append(deliver)
         if queue.task is None:
-            queue.task = self.spawn(self._consume(event.topic, queue))
+            queue.task = self.spawn(self._consume(what, queue))
 
-    async def _consume(self, topic: str, queue: _EventQueue) -> None:
-        """Hand out the events of one topic in order; ends when there are none."""
+    async def _consume(self, what: str, queue: _Queue) -> None:
+        """Deliver what waits, in order; ends when nothing does."""
         try:
             while queue.waiting:
-                event = queue.waiting.popleft()
-                for handler, typed in self.app.event_handlers.get(topic, ()):
-                    try:
-                        read = read_event(event, typed)
-                    except BrokerError as error:
-                        self.log(f"{handler.name} did not get an event: {error}")
-                        continue
-                    await self._guarded(handler, read)
+                await queue.waiting.popleft()()
                 if queue.dropped and not queue.waiting:
-                    self.log(f"dropped {queue.dropped} events on {topic}: {MAX_EVENTS_QUEUED} were waiting already")
+                    self.log(f"dropped {queue.dropped} {what}: {MAX_EVENTS_QUEUED} were waiting already")
                     queue.dropped = 0
         finally:
             queue.task = None
+
+    async def _hand_out(self, event: BusEvent) -> None:
+        for handler, typed in self.app.event_handlers.get(event.topic, ()):
+            try:
+                read = read_event(event, typed)
+            except BrokerError as error:
+                self.log(f"{handler.name} did not get an event: {error}")
+                continue
+            await self._guarded(handler, read)
+
+    async def _tell(self, change: TopicAvailability) -> None:
+        for handler in self.app.availability_handlers[change.topic]:
+            await self._guarded(handler, change)
+
+    # -- declarations --------------------------------------------------------------------------------------------------
 
     async def _declaration_of(self, bus: BusClient, topic: str) -> None:
         """Wait until the declaration of ``topic`` stands; raise when it is refused, or does not in time."""
@@ -325,12 +338,12 @@ class Runtime:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def _end(self, shutdown: HostCall | None, error: BrokerError | None) -> None:
-        if self._ending:
+        if self._finishing is not None:
             return
-        self._ending = True
         if error is not None:
             self.log(f"the connection to the host ended: {error}")
-        self.loop.create_task(self._finish(shutdown, 0 if error is None else 1))
+        # Held, as the loop holds its tasks by weak references alone.
+        self._finishing = self.loop.create_task(self._finish(shutdown, 0 if error is None else 1))
 
     async def _finish(self, shutdown: HostCall | None, status: int) -> None:
         """Let everything end, within bounds; then answer ``shutdown`` and say so."""

@@ -127,11 +127,12 @@ class _Source:
         self._descriptor = descriptor
         self._runtime = runtime
         self._watched = False
+        self._turn: asyncio.Handle | None = None
 
     def start(self) -> None:
         if stat.S_ISREG(os.fstat(self._descriptor).st_mode):
             # A selector has no use for a file, and reading it does not block.
-            self._loop.call_soon(self._read_file)
+            self._turn = self._loop.call_soon(self._read_file)
             return
         os.set_blocking(self._descriptor, False)
         self._loop.add_reader(self._descriptor, self._read)
@@ -139,6 +140,8 @@ class _Source:
 
     def close(self) -> None:
         self._unwatch()
+        if self._turn is not None:
+            self._turn.cancel()
         os.close(self._descriptor)
 
     def _read(self) -> None:
@@ -155,10 +158,13 @@ class _Source:
             self._runtime.receive_eof()
 
     def _read_file(self) -> None:
-        data = os.read(self._descriptor, MAX_READ_CHUNK_BYTES)
+        try:
+            data = os.read(self._descriptor, MAX_READ_CHUNK_BYTES)
+        except OSError:
+            data = b""
         if data:
             self._runtime.receive(data)
-            self._loop.call_soon(self._read_file)
+            self._turn = self._loop.call_soon(self._read_file)
         else:
             self._runtime.receive_eof()
 
@@ -175,6 +181,7 @@ class _Sink:
         self._loop = loop
         self._descriptor = descriptor
         self._waiting: deque[memoryview] = deque()
+        self._size = 0
         self._empty = asyncio.Event()
         self._empty.set()
         self._broken = False
@@ -185,6 +192,7 @@ class _Sink:
         if self._broken:
             return
         self._waiting.append(memoryview(data))
+        self._size += len(data)
         if self._empty.is_set():
             self._empty.clear()
             self._write_on()
@@ -193,7 +201,7 @@ class _Sink:
 
     def backlog(self) -> int:
         """Bytes that wait to be written."""
-        return sum(map(len, self._waiting))
+        return self._size
 
     async def drained(self) -> None:
         """Wait until all is written."""
@@ -216,6 +224,7 @@ class _Sink:
             while self._waiting:
                 view = self._waiting[0]
                 written = os.write(self._descriptor, view)
+                self._size -= written
                 if written == len(view):
                     self._waiting.popleft()
                 else:
@@ -226,6 +235,7 @@ class _Sink:
             # The host is gone; what is left has no reader.
             self._broken = True
             self._waiting.clear()
+            self._size = 0
             self._loop.call_soon(self.on_broken)
         self._loop.remove_writer(self._descriptor)
         self._empty.set()

@@ -114,8 +114,10 @@ class Topic(Generic[P, T]):
         return kwargs
 
 
-def own_topic_name(app: str, name: str) -> str:
+def own_topic_name(app: str, name: Any) -> str:
     """The full name of a topic of the extension ``app``; raises :class:`~broker.errors.UsageError` for another's."""
+    if not isinstance(name, str):
+        raise UsageError(f'app.topic takes a name first, not {type(name).__name__}; write app.topic("a-name", ...)')
     full = name if name.startswith("bus.") else f"bus.{app}.{name}"
     if fault := topic_fault(full):
         raise UsageError(f"topic {name!a:.100}: {fault.problem}", topic=name)

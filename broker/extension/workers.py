@@ -73,6 +73,12 @@ class ThreadWorkers:
         settle(future, value, failure)
 
 
+def was_cancelled() -> bool:
+    """Whether somebody gave up the task that runs now; else a ``CancelledError`` in it is of what it awaited."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 def settle(future: asyncio.Future[Any], value: Any, failure: BaseException | None) -> None:
     """Settle a future that may have been given up; whatever ends a function is for its caller, never for the loop."""
     if future.done():

@@ -95,6 +95,10 @@ class Extension:
         self._crashed: ExtensionProcess | None = None
         self._broken: BrokerError | None = None
 
+    def __repr__(self) -> str:
+        running = "" if self.generation is None else f" generation {self.generation.number}"
+        return f"<Extension {self.name}{running} {self.health.value}>"
+
     # -- what a host does ----------------------------------------------------------------------------------------------
 
     @property

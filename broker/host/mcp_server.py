@@ -36,6 +36,7 @@ from broker.wire.mcp.requests import HostRequest, Progress
 from broker.wire.odek.approval import ApprovalRequest, needs_approval, server_approval, tool_approval
 from broker.wire.odek.config import ServerConfig
 from broker.wire.odek.result import ToolOutput
+from broker.wire.quoting import escape
 
 if TYPE_CHECKING:
     from broker.host.session import Session
@@ -64,6 +65,9 @@ class McpServer(ProcessLink):
         self._listings = 0
         self._needs_approval = needs_approval(config)
         self._looked_for: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<McpServer {escape(self.name)} {self.health.value}>"
 
     # -- what a host does ----------------------------------------------------------------------------------------------
 

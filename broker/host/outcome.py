@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from broker.errors import BrokerError, InternalError, UsageError
-from broker.wire.quoting import describe
+from broker.wire.quoting import describe, escape
 
 T = TypeVar("T")
 
@@ -65,6 +65,13 @@ class Outcome(Generic[T]):
             self.fail(failure)
         else:
             self.succeed(value)
+
+    def __repr__(self) -> str:
+        if not self._done:
+            state = "open"
+        else:
+            state = "succeeded" if self._error is None else f"failed: {escape(describe(self._error))}"
+        return f"<{type(self).__name__} {state}>"
 
     def _settle(self, value: T | None, error: BrokerError | None) -> None:
         if self._done:

@@ -20,7 +20,8 @@ from broker.errors import CanonicalError, SetupError
 from broker.host.extension_process import ExtensionProcess
 from broker.host.link import ProcessLink
 from broker.host.mcp_server import McpServer
-from broker.limits import MAX_PORTABLE_INTEGER, MAX_RECORDED_LINE_BYTES
+from broker.limits import MAX_MESSAGE_DEPTH, MAX_PORTABLE_INTEGER, MAX_RECORDED_LINE_BYTES
+from broker.wire.mcp.decoding import is_deep
 from broker.wire.octet.manifest_model import WIRES, Entrypoint, Manifest
 from broker.wire.odek.config import ServerConfig
 from broker.wire.odek.events.redaction import REDACTED, Redactor, names_secret
@@ -208,12 +209,12 @@ def _entry(shown: Mapping[str, Any], path: str, number: int) -> RecordedEntry:
         raise wrong("name: expected a string")
     if kind not in KINDS:
         raise wrong(f"kind: expected one of {', '.join(KINDS)}")
-    text, length, status = (shown.get(key) for key in ("text", "length", "status"))
+    text, status = shown.get("text"), shown.get("status")
+    length = whole("length") if shown.get("length") is not None else None
     if text is not None and type(text) is not str:
         raise wrong("text: expected a string")
-    for key, value in (("length", length), ("status", status)):
-        if value is not None and type(value) is not int:
-            raise wrong(f"{key}: expected a whole number")
+    if status is not None and (type(status) is not int or abs(status) > MAX_PORTABLE_INTEGER):
+        raise wrong("status: expected a whole number")
     if kind in ("heard", "sent") and "frame" not in shown and text is None:
         raise wrong("a line that was heard or sent has a frame or a text")
     manifest = server = None
@@ -252,6 +253,14 @@ def _read(line: bytes, path: str, number: int) -> dict[str, Any]:
         raise SetupError(f"{path}: line {number}: not JSON: {error}", path=path) from None
     if not isinstance(value, dict):
         raise SetupError(f"{path}: line {number}: expected an object", path=path)
+    # The braces of the line itself are none of its frame.
+    if is_deep(line.strip()[1:-1]):
+        raise SetupError(
+            f"{path}: line {number}: more than {MAX_MESSAGE_DEPTH} nested containers",
+            path=path,
+            limit="MAX_MESSAGE_DEPTH",
+            maximum=MAX_MESSAGE_DEPTH,
+        )
     return value
 
 
@@ -260,8 +269,9 @@ def _line(value: Mapping[str, Any]) -> bytes:
 
 
 def _redacted(frame: Any, redactor: Redactor) -> Any:
-    """A frame without its secrets; of a call's arguments also what stands under a name that says so."""
-    clean = redactor.redact_value(frame)
+    """A frame without its secrets; of a call's arguments also whatever stands under a name that says so."""
+    # As deep as any wire takes: a frame that is sound is never too deep to be recorded.
+    clean = redactor.redact_value(frame, max_depth=MAX_MESSAGE_DEPTH)
     if isinstance(clean, dict) and clean.get("method") in _CALLS and isinstance(clean.get("params"), dict):
         params = clean["params"]
         if "arguments" in params:
@@ -271,8 +281,14 @@ def _redacted(frame: Any, redactor: Redactor) -> Any:
 
 def _without_named(value: Any) -> Any:
     if isinstance(value, dict):
-        return {
-            key: REDACTED if isinstance(member, str) and names_secret(key) else _without_named(member)
-            for key, member in value.items()
-        }
+        return {key: covered(member) if names_secret(key) else _without_named(member) for key, member in value.items()}
     return [_without_named(member) for member in value] if isinstance(value, list) else value
+
+
+def covered(value: Any) -> Any:
+    """What stands under a secret's name, without every text and number of it; its shape stays, for a schema's sake."""
+    if isinstance(value, dict):
+        return {key: covered(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [covered(member) for member in value]
+    return value if value is None or isinstance(value, bool) else REDACTED

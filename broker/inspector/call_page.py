@@ -11,6 +11,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Button, Input, Label, OptionList, Select, TextArea
+from textual.widgets.option_list import Option
 
 from broker.errors import BrokerError
 from broker.inspector.event_page import EntryList
@@ -59,7 +60,7 @@ class CallPage(Horizontal):
         if tools != self._tools:
             self._tools = tools
             self.tools.clear_options()
-            self.tools.add_options(Text(tool.shown) for tool in tools)
+            self.tools.add_options(Option(Text(tool.shown), id=_key(tool)) for tool in tools)
             if self.chosen not in tools:
                 self.chosen = None
                 self.query_one("#call", Button).disabled = True
@@ -71,7 +72,10 @@ class CallPage(Horizontal):
     @on(OptionList.OptionSelected, "#tools")
     async def choose(self, event: OptionList.OptionSelected) -> None:
         """Show the form of a tool."""
-        tool = self._tools[event.option_index]
+        # Not by its place: the list may be another one since the key was pressed.
+        tool = next((tool for tool in self._tools if _key(tool) == event.option_id), None)
+        if tool is None:
+            return
         self.chosen, self._form = tool, Form.from_schema(tool.schema)
         self.fields.border_title = plain_title(f"arguments of {tool.shown}")
         self.state.update("")
@@ -129,6 +133,10 @@ class CallPage(Horizontal):
         how = "answered" if record["ok"] else "failed"
         others = f" ({self.open_calls} open)" if self.open_calls else ""
         self.state.update(f"{tool.shown} {how}{others}")
+
+
+def _key(tool: Tool) -> str:
+    return f"{tool.owner}\n{tool.name}"
 
 
 def _entry(number: int, field: FormField) -> Widget:

@@ -7,6 +7,7 @@ of the session, made when they are asked for. Everything kept is bounded, so an 
 from __future__ import annotations
 
 import json
+import threading
 from collections import deque
 from itertools import takewhile
 from typing import Any
@@ -124,24 +125,45 @@ class Inspection:
 
     def __init__(self, session: Session) -> None:
         self.session: Session = session
-        self.entries: deque[InspectedRecord] = deque(maxlen=MAX_INSPECTED_RECORDS)
-        self.refusals: deque[InspectedRecord] = deque(maxlen=MAX_INSPECTED_RECORDS)
-        self.calls: deque[InspectedRecord] = deque(maxlen=MAX_INSPECTED_RECORDS)
         self.revision: int = 0
+        # The bus tells of what happens in the thread that did it.
+        self._lock = threading.Lock()
+        self._entries: deque[InspectedRecord] = deque(maxlen=MAX_INSPECTED_RECORDS)
+        self._refusals: deque[InspectedRecord] = deque(maxlen=MAX_INSPECTED_RECORDS)
+        self._calls: deque[InspectedRecord] = deque(maxlen=MAX_INSPECTED_RECORDS)
         self._stderr: dict[str, deque[str]] = {}
+
+    @property
+    def entries(self) -> tuple[InspectedRecord, ...]:
+        """The newest records, oldest first."""
+        with self._lock:
+            return tuple(self._entries)
+
+    @property
+    def refusals(self) -> tuple[InspectedRecord, ...]:
+        """The newest records of a refusal, oldest first."""
+        with self._lock:
+            return tuple(self._refusals)
+
+    @property
+    def calls(self) -> tuple[InspectedRecord, ...]:
+        """The newest records of a call, oldest first."""
+        with self._lock:
+            return tuple(self._calls)
 
     def note(self, record: dict[str, Any]) -> InspectedRecord:
         """Keep one more record; gives it back with its number and time."""
-        self.revision += 1
-        entry = InspectedRecord(self.revision, self.session.clock.unix_ms(), record)
-        self.entries.append(entry)
-        if entry.kind == "refused":
-            self.refusals.append(entry)
-        elif entry.kind == "call":
-            self.calls.append(entry)
-        elif entry.kind == "diagnostic" and record["source"] == "stderr":
-            lines = self._stderr.setdefault(entry.who, deque(maxlen=MAX_INSPECTED_STDERR_LINES))
-            lines.append(f"[{record.get('generation', '-')}] {record['reason']}")
+        with self._lock:
+            self.revision += 1
+            entry = InspectedRecord(self.revision, self.session.clock.unix_ms(), record)
+            self._entries.append(entry)
+            if entry.kind == "refused":
+                self._refusals.append(entry)
+            elif entry.kind == "call":
+                self._calls.append(entry)
+            elif entry.kind == "diagnostic" and record["source"] == "stderr":
+                lines = self._stderr.setdefault(entry.who, deque(maxlen=MAX_INSPECTED_STDERR_LINES))
+                lines.append(f"[{record.get('generation', '-')}] {record['reason']}")
         return entry
 
     def matching(self, search: Search, *, after: int = 0) -> list[InspectedRecord]:
@@ -151,13 +173,15 @@ class Inspection:
 
     def stderr(self, name: str) -> tuple[str, ...]:
         """The newest lines ``name`` wrote to stderr, each with its generation."""
-        return tuple(self._stderr.get(name, ()))
+        with self._lock:
+            return tuple(self._stderr.get(name, ()))
 
     @property
     def names(self) -> tuple[str, ...]:
         """Every extension and server of the session, and whoever else wrote to stderr, in order of appearance."""
         session = self.session
-        return tuple(dict.fromkeys((*session.extensions, *session.servers, *self._stderr)))
+        with self._lock:
+            return tuple(dict.fromkeys((*session.extensions, *session.servers, *self._stderr)))
 
     def statistics(self) -> BusStatistics:
         """The bus as it stands."""

@@ -10,6 +10,7 @@ from textual.widgets import OptionList, RichLog
 
 from broker.inspector.inspection import Inspection
 from broker.inspector.tables import plain_title
+from broker.wire.quoting import escape
 
 
 class StderrPage(Horizontal):
@@ -35,7 +36,7 @@ class StderrPage(Horizontal):
         """Show new names and new lines."""
         names = self._inspection.names
         if names != self._names:
-            self.names.add_options(Text(name) for name in names if name not in self._names)
+            self.names.add_options(Text(escape(name)) for name in names if name not in self._names)
             self._names = tuple(dict.fromkeys((*self._names, *names)))
             if self.chosen is None:
                 self.chosen = self._names[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from rich.text import Text
@@ -55,7 +54,10 @@ def plain_title(text: str) -> str:
 
 def clock_time(unix_ms: int) -> str:
     """A moment as UTC time of day with milliseconds."""
-    return datetime.fromtimestamp(unix_ms / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
+    # Reckoned here, as a recording may come from a year that no calendar of Python has.
+    seconds, milliseconds = divmod(unix_ms, 1000)
+    minutes, second = divmod(seconds, 60)
+    return f"{minutes // 60 % 24:02}:{minutes % 60:02}:{second:02}.{milliseconds:03}"
 
 
 def size(count: int) -> str:

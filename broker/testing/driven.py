@@ -31,7 +31,7 @@ from broker.wire.feature.results import ToolResult
 from broker.wire.octet.manifest_model import Manifest
 from broker.wire.odek.config import ServerConfig
 from broker.wire.odek.result import ToolOutput
-from broker.wire.quoting import describe
+from broker.wire.quoting import describe, escape
 
 T = TypeVar("T")
 C = TypeVar("C", bound=Outcome[Any])
@@ -54,6 +54,10 @@ class DrivenSession(ABC):
         self.recorder: Recorder = Recorder(session)
         self._peers: dict[str, Peer] = {}
         self._calls = 0
+
+    def __repr__(self) -> str:
+        names = ", ".join((*self.session.extensions, *self.session.servers))
+        return f"<{type(self).__name__} of {escape(names) or 'nobody'}>"
 
     @property
     def bus(self) -> Bus:

@@ -150,6 +150,8 @@ class Faults:
 
     def any_of(self, extensions: Sequence[str], *, count: int = 1) -> Faults:
         """Add ``count`` faults of any kind that befalls a process, each in one of ``extensions``, all drawn."""
+        if isinstance(extensions, str) or not extensions:
+            raise UsageError(f"any_of: expected a list of names, got {extensions!a:.80}", path="extensions")
         for _ in range(count):
             name = extensions[self._draw(0, len(extensions))]
             make: tuple[Callable[[], Faults], ...] = (

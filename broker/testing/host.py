@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from broker.errors import UsageError
 from broker.host import Host, HostServices, HostSettings, Outcome, ProcessLink, Session, TrustPolicy
@@ -129,6 +129,9 @@ class MemoryHost:
         """The line of a report that says how to make it happen again."""
         return f"   to replay: {self.replay}"
 
+    def __repr__(self) -> str:
+        return self.replay
+
     def close(self) -> None:
         """Close every session in order, letting time pass for it. Idempotent."""
         for session in self.sessions:
@@ -151,7 +154,7 @@ class MemoryHost:
             raise UsageError(f"{link.name} has no object in this session; add it through the MemorySession")
         return make(link)
 
-    def __enter__(self) -> MemoryHost:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

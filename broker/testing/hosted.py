@@ -151,6 +151,11 @@ class HostedExtension(ScriptedProcess):
         """The host closed the input."""
         self._run(self.runtime.receive_eof)
 
+    def on_gone(self) -> None:
+        """Whatever runs of it is left where it stands, as the system does; threads that wait are ended."""
+        self._loop.workers.abandon()
+        self._loop.close()
+
     def next_deadline(self) -> int | None:
         """The earliest timer of the extension's code."""
         return None if self._loop.is_closed() else self._loop.next_deadline_ms()
@@ -195,6 +200,7 @@ class _Turn:
         self._asked: tuple[Coroutine[Any, Any, Any], Variables] | None = None
         self._answer: asyncio.Future[Any] | None = None
         self._finished = False
+        self._abandoned = False
         variables = copy_context()
         self._thread = threading.Thread(target=lambda: variables.run(self._work, function), daemon=True)
         self._value: Any = None
@@ -206,12 +212,24 @@ class _Turn:
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """In the thread: hand the turn back until the loop has an answer."""
+        if self._abandoned:
+            coroutine.close()
+            raise SystemExit("the process is gone")
         self._asked = coroutine, copy_context()
+        self._workers.waiting.add(self)
         self._loops.release()
         self._mine.acquire()
+        self._workers.waiting.discard(self)
         answer, self._answer = self._answer, None
-        assert answer is not None
+        if answer is None:
+            raise SystemExit("the process is gone")
         return answer.result()  # type: ignore[no-any-return]
+
+    def abandon(self) -> None:
+        """End the thread, which waits for an answer that nobody gives any more."""
+        self._abandoned = True
+        self._mine.release()
+        self._thread.join(PLAIN_TURN_MS / 1000)
 
     def _work(self, function: Callable[[], Any]) -> None:
         self._workers.current.turn = self
@@ -251,6 +269,7 @@ class _TurnWorkers:
     def __init__(self, loop: VirtualLoop) -> None:
         self.loop: VirtualLoop = loop
         self.current: threading.local = threading.local()
+        self.waiting: set[_Turn] = set()
 
     def run(self, function: Callable[[], T]) -> asyncio.Future[T]:
         """Run ``function`` at once; gives its outcome, which may be there already."""
@@ -265,6 +284,11 @@ class _TurnWorkers:
             coroutine.close()
             raise UsageError("only a tool, hook or event function can wait here, not a thread of the test's own")
         return turn.wait(coroutine)
+
+    def abandon(self) -> None:
+        """End every function that waits for the loop."""
+        for turn in tuple(self.waiting):
+            turn.abandon()
 
 
 @process_of.register(Extension)

@@ -7,13 +7,14 @@ Everything happens inside :meth:`MemoryDriver.run`, in a fixed order or in one t
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import partial
-from typing import Any, NoReturn, TypeAlias, TypeVar, cast
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from broker.adapters.artifacts import ArtifactRoots
-from broker.errors import BrokerError, SetupError, UsageError
+from broker.errors import BrokerError, CancelledError, SetupError, UsageError
 from broker.host import Outcome, ProcessLink, Session, Work
 from broker.limits import MAX_IDLE_DEADLINES, MAX_MEMORY_MOVES
 from broker.testing.clock import ManualClock, check_passing
@@ -74,12 +75,14 @@ class MemoryDriver:
 
     def adopt(self, awaitable: Awaitable[T]) -> Work[T]:
         """Run a coroutine that waits for nothing; in memory there is no loop that could wake one."""
-        coroutine = cast(Coroutine[Any, Any, T], awaitable)
+        coroutine = awaitable if isinstance(awaitable, Coroutine) else _waits_for(awaitable)
         work: Work[T] = Work(coroutine.close)
         try:
             coroutine.send(None)
         except StopIteration as stop:
             work.succeed(stop.value)
+        except asyncio.CancelledError:
+            work.fail(CancelledError("the host's own code was cancelled", reason="host"))
         except Exception as error:
             work.settle_with(partial(_raise, error))
         else:
@@ -261,6 +264,10 @@ class MemoryDriver:
     def _tell(self, fault: Fault) -> None:
         for tap in self.fault_taps:
             tap(fault)
+
+
+async def _waits_for(awaitable: Awaitable[T]) -> T:
+    return await awaitable
 
 
 def _raise(error: Exception) -> NoReturn:

@@ -313,6 +313,7 @@ class MemoryProcess:
 
     def _exit(self) -> None:
         self.gone = True
+        self.extension.on_gone()
         self.link.exited(KILLED if self._killed else self.extension.exit_status)
 
     def _act_on(self, data: bytes) -> None:

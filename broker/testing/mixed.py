@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 from broker.adapters.aio import AsyncHost, AsyncioDriver, AsyncSession
 from broker.adapters.aio.pump import ProcessPump
 from broker.adapters.artifacts import ArtifactRoots
-from broker.errors import BrokerError, UsageError
+from broker.errors import BrokerError, SetupError, UsageError
 from broker.host import Extension, Host, McpServer, Outcome, ProcessLink, Session, Work
 from broker.limits import PATIENCE_MS
 from broker.testing.faults import Fault, Faults, faults_of, strike
@@ -26,6 +26,7 @@ from broker.testing.script_run import Player
 from broker.testing.sequence import SequenceError
 from broker.wire.octet.manifest_model import Manifest
 from broker.wire.odek.config import ServerConfig
+from broker.wire.quoting import describe
 
 T = TypeVar("T")
 
@@ -103,6 +104,13 @@ class MixedSession(AsyncSession):
         self._mixed.place(self.session, plan.member.name, plan.make)
         return await super().start_server(plan.member)
 
+    async def aclose(self, *, outcome: str = "completed") -> None:
+        """Stop everything in order and close the bus; nothing is recorded any more. Idempotent."""
+        await super().aclose(outcome=outcome)
+        self.recorder.close()
+        if self._tapped in self._mixed.taps:
+            self._mixed.taps.remove(self._tapped)
+
     def process(self, name: str) -> Any:
         """The object that runs as the newest process called ``name``; raises :class:`UsageError` when none does."""
         found = self._mixed.find(self.session, name)
@@ -116,7 +124,9 @@ class MixedSession(AsyncSession):
         Raises :class:`~broker.testing.SequenceError` with what happened when it does not come to hold.
         """
         changed = asyncio.Event()
-        end = self.recorder.add_listener(changed.set)
+        loop = asyncio.get_running_loop()
+        # The bus tells of what happens in the thread that did it.
+        end = self.recorder.add_listener(lambda: loop.call_soon_threadsafe(changed.set))
         try:
             async with asyncio.timeout(timeout):
                 while not condition():
@@ -226,6 +236,10 @@ class MixedDriver:
             extension = make(link)
         except BrokerError as error:
             link.spawn_failed(error)
+            return
+        except Exception as error:
+            self._raised.append(error)
+            link.spawn_failed(SetupError(f"{link.name} could not be made: {describe(error)}", extension=link.name))
             return
         if isinstance(extension, Player):
             self._players[link] = extension

@@ -140,12 +140,13 @@ def pytest_runtest_makereport(
 
 def _told(item: pytest.Item, host: MemoryHost | ProcessHost) -> str:
     parts: list[str] = []
+    test = item.nodeid.replace("'", "'\\''")
     for number, session in enumerate(host.sessions, 1):
         if len(host.sessions) > 1:
             parts.append(f"   session {number}")
         parts.append(str(session.recorder))
     if host.seed is not None:
-        parts.append(f"   to replay: pytest '{item.nodeid}' --broker-seed={host.seed}")
+        parts.append(f"   to replay: pytest '{test}' --broker-seed={host.seed}")
     else:
-        parts.append(f"   to replay: pytest '{item.nodeid}' (in the fixed order; try others with --broker-seed=N)")
+        parts.append(f"   to replay: pytest '{test}' (in the fixed order; try others with --broker-seed=N)")
     return "\n".join(parts)

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from broker.adapters.aio import AsyncioDriver
 from broker.adapters.aio.waiting import wait
@@ -114,7 +114,7 @@ class ProcessHost:
         self.loop.run_until_complete(self.loop.shutdown_default_executor())
         self.loop.close()
 
-    def __enter__(self) -> ProcessHost:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -188,6 +188,17 @@ class ProcessSession(DrivenSession):
         for link in self.session.links:
             link.fail(ExtensionError("the test is over"))
         self.settle(self.session.close(), within_ms=PATIENCE_MS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.kill()
 
     def _planned(
         self, thing: Any, process: Any, name: str | None, options: dict[str, Any]

@@ -72,6 +72,9 @@ class Recorder(Recorded):
     def __str__(self) -> str:
         return render(self._entries)
 
+    def __repr__(self) -> str:
+        return f"<Recorder of {self.dropped + len(self._entries)} entries>"
+
     # -- what is recorded ----------------------------------------------------------------------------------------------
 
     def frame(self, frame: Frame) -> None:

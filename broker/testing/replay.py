@@ -24,7 +24,7 @@ from broker.host import Host, HostServices, Outcome, ProcessLink, Session
 from broker.host.extension import Call
 from broker.host.mcp_call import McpCall
 from broker.host.recording import Header, RecordedEntry, read_recording
-from broker.limits import MAX_RECORDING_BYTES, REPLAY_END_MS
+from broker.limits import MAX_RECORDING_BYTES, MAX_REPLAYED_LINE_BYTES, REPLAY_END_MS
 from broker.testing.clock import ManualClock
 from broker.testing.memory import MemoryDriver
 from broker.testing.recorded_frames import begins_end, expected_of, of_the_bus, read_frame, timeless, told_of_end
@@ -279,7 +279,8 @@ class Replay:
                     json.dumps(frame, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass") + end
                 )
         data = (b"\xff" if entry.invalid else b"") + (entry.text or "").encode("utf-8", "surrogatepass")
-        return data.ljust(entry.length or 0) + end
+        # A line over the bound of its wire is as much over it when it is cut there.
+        return data.ljust(min(entry.length or 0, MAX_REPLAYED_LINE_BYTES)) + end
 
     def _translated(self, value: Any) -> Any:
         if isinstance(value, str):

@@ -14,7 +14,9 @@ from typing import Any, Final, Literal, TypeAlias
 from attrs import field, frozen
 
 from broker.errors import UsageError
-from broker.testing.matching import capture, captured, names_in
+from broker.testing.matching import capture as capture  # noqa: PLC0414 - of this module as well, to type checkers
+from broker.testing.matching import captured as captured  # noqa: PLC0414
+from broker.testing.matching import names_in
 from broker.testing.sequence import cut
 from broker.wire.feature.methods import METHODS as FEATURE_METHODS
 from broker.wire.octet.contract import METHODS as OCTET_METHODS

@@ -35,6 +35,10 @@ class ScriptedProcess:
         self.exit_status: int | None = None
         self._unread = bytearray()
 
+    def __repr__(self) -> str:
+        state = "running" if self.exit_status is None else f"exited with {self.exit_status}"
+        return f"<{type(self).__name__} {state}, heard {len(self.received)} messages>"
+
     # -- what it says --------------------------------------------------------------------------------------------------
 
     def send(self, message: Any) -> None:
@@ -75,7 +79,8 @@ class ScriptedProcess:
     def answer_to(self, message_id: int | str) -> dict[str, Any] | None:
         """The host's answer to a request, None until it comes; ``AssertionError`` when there are two."""
         found = [m for m in self.received if "method" not in m and m.get("id") == message_id]
-        assert len(found) <= 1, f"{message_id!r} was answered {len(found)} times"
+        if len(found) > 1:
+            raise AssertionError(f"{message_id!r} was answered {len(found)} times")
         return found[0] if found else None
 
     def on_message(self, message: Any) -> None:
@@ -88,6 +93,9 @@ class ScriptedProcess:
     def on_terminate(self) -> None:
         """The host sent SIGTERM; in memory only, a real process has signals of its own."""
         self.exit(-15)
+
+    def on_gone(self) -> None:
+        """The process is gone, killed or ended; in memory only. What it held is to be let go."""
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
@@ -287,21 +295,22 @@ def serve_stdio(process: ScriptedProcess) -> None:
                 _write(1, data)
         if process.exit_status is not None:
             _exit(process.exit_status)
-        if not process.reading:
-            # Stalled on purpose: it hears nothing, not even the end of its input, until somebody kills it.
-            while True:
-                signal.pause()
         due = process.next_deadline()
+        if not process.reading or process.stdin_closed:
+            # It hears nothing more, be it stalled on purpose or at the end of its input: only the time goes on.
+            if due is None:
+                signal.pause()
+            else:
+                time.sleep(max(0, due - _now_ms()) / 1000)
+            continue
         if due is not None and not _readable(max(0, due - _now_ms())):
             continue
         data = os.read(0, MAX_READ_CHUNK_BYTES)
         if data:
             process.hear(data)
-        elif not process.stdin_closed:
+        else:
             process.stdin_closed = True
             process.on_eof()
-        else:
-            signal.pause()
 
 
 def _now_ms() -> int:

@@ -151,6 +151,8 @@ def literal(value: Any) -> str:
     """A value on one line as JSON, or as Python shows it where it is none."""
     try:
         return escape(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=repr))
+    except RecursionError:
+        return "(nested too deep to be shown)"
     except (TypeError, ValueError):
         return escape(repr(value))
 

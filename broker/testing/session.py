@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from broker.errors import UsageError
 from broker.host import Session
@@ -101,7 +101,7 @@ class MemorySession(DrivenSession):
         """What happened as a sequence, and how to make it happen again."""
         return f"{self.recorder}\n{self.host.replay_line}"
 
-    def __enter__(self) -> MemorySession:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -100,3 +100,10 @@ def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
     assert refused.stderr.startswith(f"broker: {file}: line 1: not JSON: ")
     assert broker("replay", tmp_path / "none").stderr == f"broker: {tmp_path / 'none'}: No such file or directory\n"
     assert broker("replay", file, "--speed", "0").returncode == 2
+
+
+def test_a_run_that_never_begins_leaves_no_recording(tmp_path: Path) -> None:
+    file = tmp_path / "r.jsonl"
+    failed = broker("record", file, EXAMPLES / "hello", "--events-jsonl", tmp_path / "nowhere" / "events")
+    assert failed.returncode == 3, failed.stderr
+    assert not file.exists()

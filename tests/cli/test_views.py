@@ -50,3 +50,18 @@ def test_the_live_table_does_not_cut_why_something_failed(capsys: pytest.Capture
     view.show(records.diagnostic("bad", "start failed: " + "reason " * 30 + "end"))
     view.close()
     assert " ".join(capsys.readouterr().out.split()).count("reason " * 30 + "end") == 1
+
+
+def test_the_live_table_takes_any_name_and_shows_the_tools_of_now(capsys: pytest.CaptureFixture[str]) -> None:
+    view = LiveView()
+    view.show({"kind": "exited", "extension": "[/odd]", "generation": 1, "status": 1, "reason": "did not start"})
+    view.show({"kind": "started", "extension": "[/odd]", "generation": 2, "tools": ["first"]})
+    view.close()
+    shown = capsys.readouterr().out
+    assert "[/odd]" in shown and "first" in shown
+    view = LiveView()
+    view.show({"kind": "started", "extension": "odd", "generation": 2, "tools": ["first"]})
+    view.show({"kind": "tools_changed", "extension": "odd", "generation": 2, "revision": 2, "tools": ["second"]})
+    view.close()
+    table = capsys.readouterr().out.split("topics")[0]
+    assert "second" in table and "first" not in table

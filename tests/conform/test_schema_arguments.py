@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.conform.schema_arguments import make_arguments
+from broker.limits import MAX_SYNTHESIS_VALUES
 
 SCHEMAS: list[tuple[Any, Any]] = [
     ({}, {}),
@@ -106,3 +108,30 @@ KEYWORDS = [
 @given(st.dictionaries(st.sampled_from(KEYWORDS), json_values))
 def test_a_schema_that_is_none_raises_nothing(schema: dict[str, Any]) -> None:
     assert isinstance(make_arguments(schema), dict)
+
+
+def test_lists_of_lists_are_made_up_to_a_bound() -> None:
+    schema: dict[str, Any] = {"type": "null"}
+    for _ in range(8):
+        schema = {"type": "array", "minItems": 64, "items": schema}
+    made = make_arguments({"type": "object", "required": ["deep"], "properties": {"deep": schema}})
+    assert sum(1 for _ in _values(made)) <= MAX_SYNTHESIS_VALUES
+
+
+def _values(value: Any) -> Iterator[Any]:
+    yield value
+    for member in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _values(member)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        {"type": "integer", "minimum": float("inf")},
+        {"type": "number", "minimum": 10**400},
+        {"type": "number", "multipleOf": 5e-324},
+        {"type": "number", "minimum": 1e308, "multipleOf": 0.1},
+    ],
+)
+def test_numbers_beyond_any_float_are_not_tried(number: dict[str, Any]) -> None:
+    assert make_arguments({"type": "object", "required": ["n"], "properties": {"n": number}}) == {"n": 1}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.extension import Context, Defer, Deny, Extension, Result
+from broker.extension import Context, Defer, Deny, Extension, Result, runtime
 from broker.host.feature import Contributions, FeatureServices
 from broker.wire.feature.models import ContextItem, StatusItem
 from broker.wire.feature.results import CommandResult, HookDisposition, HookResult, Segment
@@ -173,6 +173,40 @@ def test_lifecycle_notifications(make_world: Any, app: Extension) -> None:
     assert not contributions.tell("turn/settled", {"turn_id": "t1"})
     world.driver.run()
     assert told == [{"turn_id": "t1"}]
+
+
+def test_lifecycle_notifications_come_in_order_and_those_that_wait_are_bounded(
+    make_world: Any, app: Extension, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "MAX_EVENTS_QUEUED", 2)
+    told: list[str] = []
+
+    @app.notice("turn/started")
+    async def started(members: dict[str, Any]) -> None:
+        if not told:
+            await asyncio.sleep(1)
+        told.append(members["turn_id"])
+
+    world = make_world(feature_services=FeatureServices(honoured={"lifecycle_events"}))
+    world.add(app)
+    contributions = Contributions(world.session.extension("hello"))
+    for number in range(5):
+        assert contributions.tell("turn/started", {"turn_id": f"t{number}"})
+        world.driver.run()
+    world.driver.advance(1_000)
+    assert told == ["t0", "t1", "t2"]
+    assert world.diagnostics() == ["dropped 2 notifications turn/started: 2 were waiting already"]
+
+
+def test_a_result_that_no_json_holds_has_failed(world: Any, app: Extension) -> None:
+    @app.tool
+    def measure() -> dict[str, float]:
+        """Measures what cannot be measured."""
+        return {"depth": float("nan")}
+
+    world.add(app)
+    result = world.call(app, "measure")
+    assert result.is_error and result.content[0].text.startswith("measure: returned what JSON does not hold: ")
 
 
 class People:

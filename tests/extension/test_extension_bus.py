@@ -378,6 +378,23 @@ def test_availability_alone_is_a_subscription(world: Any) -> None:
     assert (seen, world.diagnostics()) == ([True], [])
 
 
+def test_changes_of_availability_come_in_order(world: Any) -> None:
+    app, other = checker(), Extension("board", "1.0.0")
+    seen: list[bool] = []
+
+    @other.on_availability("bus.checker.report")
+    async def changed(change: TopicAvailability) -> None:
+        if change.available:
+            await asyncio.sleep(1)
+        seen.append(change.available)
+
+    world.add(other)
+    world.add(app)
+    world.memory.stop("checker")
+    world.driver.advance(1_000)
+    assert seen == [True, False]
+
+
 def test_events_that_wait_are_bounded(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert runtime.MAX_EVENTS_QUEUED == MAX_EVENTS_QUEUED
     monkeypatch.setattr(runtime, "MAX_EVENTS_QUEUED", 8)

@@ -26,6 +26,20 @@ BOUND_S = 50.0
 TOOLS = ["greet", "publish", "publish_plainly", "wait", "watch", "meet", "never", "borrow", "hurry", "leave"]
 
 
+def initialize_params(name: str = "hello", tools: list[str] = TOOLS) -> dict[str, Any]:
+    return {
+        "api_version": "0.3",
+        "octet_version": "0.8.0",
+        "extension": {"name": name},
+        "workspace": "/",
+        "capabilities": {},
+        "contributes": {"tools": tools, "hooks": []},
+        "flag_values": [],
+        "host": {},
+        "contract": encode(build_offer(["event_bus"])),
+    }
+
+
 class Process:
     """The process and its pipes; every wait has a bound."""
 
@@ -71,18 +85,7 @@ class Process:
         return [part["text"] for part in self.message()["result"]["content"]]
 
     def initialize(self, name: str = "hello", tools: list[str] = TOOLS) -> Any:
-        params = {
-            "api_version": "0.3",
-            "octet_version": "0.8.0",
-            "extension": {"name": name},
-            "workspace": "/",
-            "capabilities": {},
-            "contributes": {"tools": tools, "hooks": []},
-            "flag_values": [],
-            "host": {},
-            "contract": encode(build_offer(["event_bus"])),
-        }
-        self.ask("initialize", params)
+        self.ask("initialize", initialize_params(name, tools))
         return self.message()
 
     def bind(self, binding: str = "b1", revision: int = 1) -> None:
@@ -325,6 +328,25 @@ def test_without_a_host_it_says_what_it_is(start: Callable[..., Process], what: 
     finally:
         for descriptor in opened:
             os.close(descriptor)
+
+
+def test_frames_may_stand_in_a_file_and_what_follows_the_end_is_not_read(
+    start: Callable[..., Process], tmp_path: Path
+) -> None:
+    script, file = tmp_path / "main.py", tmp_path / "frames"
+    script.write_text("from broker.extension import Extension\n\nExtension('hello', '1.0.0').run()\n")
+    frames = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize_params(tools=[])},
+        {"jsonrpc": "2.0", "id": 2, "method": "shutdown", "params": {}},
+    ]
+    with file.open("wb") as stream:
+        stream.writelines(canonical.encode(frame) + b"\n" for frame in frames)
+        late = {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 9}}
+        stream.write((canonical.encode(late) + b"\n") * 100_000)
+    with file.open("rb") as stream:
+        process = start(script, stdin=stream)
+        assert [process.message()["id"] for _ in range(2)] == [1, 2]
+        assert process.exited(0) == ""
 
 
 def test_a_manifest_beside_the_program_is_held_against_it(start: Callable[..., Process], tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,18 @@ def made(family: str, api: str, parent: Path, name: str = "tide-table") -> Path:
         manifest = directory / "extension.toml"
         manifest.write_text(f"{manifest.read_text()}\n[entrypoint.env]\nPYTHONPATH = {json.dumps(SOURCES)}\n")
     return directory
+
+
+@pytest.mark.parametrize("family", ["octet", "mcp"])
+def test_what_it_says_to_type_can_be_typed(tmp_path: Path, family: str, capsys: pytest.CaptureFixture[str]) -> None:
+    parent = tmp_path / "it's here"
+    parent.mkdir()
+    assert main(["new", "tide-table", "--family", family, "--dir", str(parent)]) == 0
+    told = dict(line.split(":", 1) for line in capsys.readouterr().out.splitlines() if ":" in line)
+    directory = parent / "tide-table"
+    what = [str(directory / "server.json"), "tide-table"] if family == "mcp" else [str(directory)]
+    assert shlex.split(told["Try it"]) == ["broker", "call", *what, "greet", '{"who": "Ada"}']
+    assert shlex.split(told["Test it"]) == ["pytest", str(directory)]
 
 
 @pytest.mark.parametrize(("family", "api"), KINDS)

@@ -83,6 +83,13 @@ def test_every_wrong_field_is_named_at_once() -> None:
     ]
 
 
+@pytest.mark.parametrize("text", ["1_000", "\u0663", "9" * 5_000, "0x10", "1e3"])
+def test_a_whole_number_is_written_in_digits(text: str) -> None:
+    with pytest.raises(InvalidParamsError, match="limit: expected a whole number"):
+        Form.from_schema(SCHEMA).read({"limit": text, "tags": "[]"})
+    assert Form.from_schema(SCHEMA).read({"limit": " -7 ", "tags": "[]"})["limit"] == -7
+
+
 @pytest.mark.parametrize("schema", [None, True, [], {"type": "string"}, {"properties": []}, {"anyOf": [{}]}])
 def test_a_schema_without_properties_asks_for_json(schema: Any) -> None:
     form = Form.from_schema(schema)

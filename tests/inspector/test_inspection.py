@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -110,3 +112,22 @@ def test_the_tools_that_can_be_called(world: World) -> None:
     assert (greet.owner, greet.name, greet.description) == ("greeter", "greet", "Greets [red]somebody[/red].")
     assert sorted(greet.schema["properties"]) == ["loud", "who"]
     assert crash.schema == {"type": "object"}
+
+
+def test_records_may_come_from_any_thread_while_they_are_looked_at(world: World) -> None:
+    record = {"kind": "event", "topic": "bus.a.b", "publisher": "a", "sequence": 1, "payload": {}}
+    before = world.inspection.revision
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    threads = [threading.Thread(target=lambda: [world.inspection.note(record) for _ in range(3_000)]) for _ in range(2)]
+    try:
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            world.inspection.matching(Search("nothing"), after=before)
+    finally:
+        for thread in threads:
+            thread.join()
+        sys.setswitchinterval(interval)
+    numbers = [entry.number for entry in world.inspection.entries]
+    assert numbers == list(range(numbers[0], before + 6_001))

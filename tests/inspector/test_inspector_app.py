@@ -15,7 +15,7 @@ from broker import Field
 from broker.errors import ResourceExhaustedError
 from broker.inspector import Tool
 from broker.inspector.app import InspectorApp
-from broker.inspector.tables import KeyedTable
+from broker.inspector.tables import KeyedTable, clock_time
 
 if TYPE_CHECKING:
     from conftest import World
@@ -288,3 +288,27 @@ def test_a_tools_name_is_text_and_nothing_else(world: World, name: str) -> None:
         return record
 
     play(world, scene, call)
+
+
+def test_a_tool_that_went_while_its_key_was_pressed_is_not_chosen(world: World) -> None:
+    async def scene(app: InspectorApp, pilot: Pilot[None]) -> None:
+        await pilot.press("5")
+        await until(pilot, lambda: app.calls.tools.option_count == 2)
+        greet, crash = (app.calls.tools.get_option_at_index(index) for index in range(2))
+        await world.call("greeter", "crash", {})
+        app.show()
+        await app.calls.choose(OptionList.OptionSelected(app.calls.tools, crash, 1))
+        assert app.calls.chosen is None
+        world.memory.advance(250)
+        app.show()
+        await app.calls.choose(OptionList.OptionSelected(app.calls.tools, greet, 1))
+        assert app.calls.chosen is not None and app.calls.chosen.name == "greet"
+
+    play(world, scene)
+
+
+@pytest.mark.parametrize(
+    ("unix_ms", "shown"), [(0, "00:00:00.000"), (1_700_000_000_123, "22:13:20.123"), (2**53 - 1, "08:59:00.991")]
+)
+def test_the_time_of_any_moment_can_be_shown(unix_ms: int, shown: str) -> None:
+    assert clock_time(unix_ms) == shown

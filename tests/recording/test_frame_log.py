@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import resource
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -81,6 +84,57 @@ def test_secrets_are_nowhere_in_the_file(tmp_path: Path) -> None:
         "deep": [{"api_key": "[REDACTED]"}, "[REDACTED]"],
     }
     assert Replay.read(path).run() == []
+
+
+def test_whatever_stands_under_a_secrets_name_is_no_more_than_its_shape(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    record_hello(frame_log(path), {"pin_token": 4711, "login": {"user": "u", "pass": [{"old": "p"}, None, True]}})
+    (call,) = [one.frame for one in entries_of(path) if one.is_frame and one.frame.get("method") == "tool/call"]
+    assert call["params"]["arguments"] == {
+        "pin_token": "[REDACTED]",
+        "login": {"user": "u", "pass": [{"old": "[REDACTED]"}, None, True]},
+    }
+    assert Replay.read(path).run() == []
+
+
+def tapped(tmp_path: Path, *lines: tuple[str, bytes]) -> list[dict[str, Any]]:
+    """What is recorded of lines that one process says and hears, from the second on: the first is its start."""
+    clock = SimpleNamespace(unix_ms=lambda: 0, monotonic_ms=lambda: 0)
+    link: Any = Mock(session=SimpleNamespace(clock=clock, workspace="/w"), number=1)
+    link.name = "deep"
+    log = frame_log(tmp_path / "r.jsonl")
+    log.spawned(link)
+    for way, line in lines:
+        getattr(log, way)(link, line)
+    log.close()
+    assert log.failure is None
+    return [json.loads(line) for line in (tmp_path / "r.jsonl").read_bytes().splitlines()[2:-1]]
+
+
+def test_a_frame_as_deep_as_a_wire_takes_is_recorded_as_one(tmp_path: Path) -> None:
+    def deep(containers: int) -> bytes:
+        return b'{"a":' + b"[" * (containers - 1) + b'"x"' + b"]" * (containers - 1) + b"}\n"
+
+    frame, text = tapped(tmp_path, ("sent", deep(128)), ("sent", deep(129)))
+    assert frame["frame"] == json.loads(deep(128))
+    assert text["text"] == deep(129)[:-1].decode()
+
+
+@pytest.mark.parametrize("method", ["secret/get", "input/request"])
+def test_what_a_person_or_the_host_was_asked_for_is_not_recorded(tmp_path: Path, method: str) -> None:
+    asked = b'{"jsonrpc":"2.0","id":7,"method":"%s","params":{"name":"KEY"}}\n' % method.encode()
+    answer = b'{"jsonrpc":"2.0","id":7,"result":{"value":"hunter2"}}\n'
+    first, second, third = tapped(tmp_path, ("sent", asked), ("heard", answer), ("heard", answer))
+    assert first["frame"] == json.loads(asked)
+    assert second["frame"] == {"jsonrpc": "2.0", "id": 7, "result": {"value": "[REDACTED]"}}
+    assert third["frame"] == json.loads(answer)  # of another request of that number, which asked for no secret
+
+
+def test_a_file_that_somebody_took_away_is_closed_all_the_same(tmp_path: Path) -> None:
+    log = frame_log(tmp_path / "r.jsonl")
+    (tmp_path / "r.jsonl").unlink()
+    log.close()
+    assert log.failure == "No such file or directory" and log._file.closed
 
 
 def test_of_a_host_with_two_sessions_the_first_is_recorded(tmp_path: Path) -> None:

@@ -38,6 +38,13 @@ MANIFEST = parse_manifest(
 SERVER = ServerConfig(name="files", source="operator", command="files-server", artifact_roots=("/tmp",))
 
 
+def nested(containers: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(containers - 1):
+        value = [value]
+    return value
+
+
 def recording(*entries: RecordedEntry) -> bytes:
     return HEADER.line() + b"".join(entry.line() for entry in entries) + END
 
@@ -63,11 +70,12 @@ def test_what_is_written_is_read_back() -> None:
         RecordedEntry(at_ms=0, kind="start", name="greeter", number=1, manifest=MANIFEST),
         RecordedEntry(at_ms=1, kind="start", name="files", number=2, server=SERVER),
         RecordedEntry(at_ms=2, kind="sent", name="files", number=2, frame=None),
+        RecordedEntry(at_ms=2, kind="sent", name="files", number=2, frame=nested(128)),
         RecordedEntry(at_ms=3, kind="stderr", name="files", number=2, text="going down"),
         RecordedEntry(at_ms=3, kind="exited", name="files", number=2, status=-9),
     )
     assert read_recording(recording(*entries), path="r") == (HEADER, entries, True)
-    assert entries[2].is_frame and not entries[3].is_frame
+    assert entries[3].is_frame and not entries[4].is_frame
 
 
 def test_a_torn_last_line_is_left_out() -> None:
@@ -111,6 +119,9 @@ def entry(**members: Any) -> dict[str, Any]:
         ),
         ([None, entry(text=1)], "r: line 2: text: expected a string"),
         ([None, entry(status="0")], "r: line 2: status: expected a whole number"),
+        ([None, entry(status=10**20)], "r: line 2: status: expected a whole number"),
+        ([None, entry(length=-1)], "r: line 2: length: expected a whole number from 0 on"),
+        ([None, entry(frame=nested(129))], "r: line 2: more than 128 nested containers"),
         ([None, entry(text=None)], "r: line 2: a line that was heard or sent has a frame or a text"),
         ([None, entry(kind="start")], "r: line 2: a start has a manifest or a server"),
         (

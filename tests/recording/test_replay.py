@@ -130,6 +130,16 @@ def test_a_frame_the_host_never_says(hello: Path) -> None:
     assert "the host did not say it" in problems
 
 
+def test_a_line_that_was_cut_is_only_as_long_as_it_has_to_be(hello: Path) -> None:
+    def endless(entry: dict[str, Any]) -> dict[str, Any]:
+        frame = entry.pop("frame", None)
+        if entry["kind"] == "sent":
+            return entry | {"text": "x", "length": 2**53 - 1}
+        return entry if frame is None else entry | {"frame": frame}
+
+    assert Replay.read(changed(hello, endless)).run()
+
+
 def test_a_crash_and_the_generation_after_it(tmp_path: Path, rogue: Any) -> None:
     body = "start('crash'); serve(lambda m: (sys.stderr.write('no way on\\n'), sys.stderr.flush(), os._exit(7)))"
     extension = rogue(body, name="crashes", tools=["crash"])

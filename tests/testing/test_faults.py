@@ -240,3 +240,9 @@ def test_moments_print_as_they_are_written() -> None:
         "sent('bus/publish', 3)",
     ]
     assert heard() == When(direction="heard", nth=1)
+
+
+@pytest.mark.parametrize("names", ["collector", []])
+def test_faults_of_nobody_are_refused(names: Any) -> None:
+    with pytest.raises(UsageError, match="any_of: expected a list of names, got"):
+        Faults().any_of(names)

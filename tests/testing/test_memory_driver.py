@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from broker import Host
-from broker.errors import SetupError
+from broker.errors import CancelledError, SetupError, UsageError
 from broker.host import Extension
-from broker.testing import ManualClock, MemoryDriver
+from broker.testing import ManualClock, MemoryDriver, ScriptedProcess
 from broker.wire.octet.manifest import parse_manifest
 
 MANIFEST = parse_manifest(
@@ -40,3 +41,34 @@ def test_a_factory_that_fails_is_not_taken_for_a_missing_one() -> None:
     added(driver, clock).start()
     with pytest.raises(KeyError, match="a bug of the test"):
         driver.run()
+
+
+def test_a_service_may_answer_with_anything_that_can_be_awaited() -> None:
+    class Ready:
+        def __await__(self) -> Any:
+            return 5
+            yield
+
+    class Never:
+        def __await__(self) -> Any:
+            yield
+
+    driver = MemoryDriver(ManualClock(), {})
+    assert driver.adopt(Ready()).result() == 5
+    assert isinstance(driver.adopt(Never()).error, UsageError)
+
+
+def test_a_service_that_was_cancelled_has_failed() -> None:
+    async def cancelled() -> None:
+        raise asyncio.CancelledError
+
+    work = MemoryDriver(ManualClock(), {}).adopt(cancelled())
+    assert isinstance(work.error, CancelledError)
+    assert str(work.error) == "the host's own code was cancelled"
+
+
+def test_an_answer_that_came_twice_is_a_failed_assertion() -> None:
+    process = ScriptedProcess()
+    process.received += [{"id": 1, "result": {}}, {"id": 1, "result": {}}]
+    with pytest.raises(AssertionError, match="1 was answered 2 times"):
+        process.answer_to(1)

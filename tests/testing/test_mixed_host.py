@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from kit_members import EMPTY, NUMBER, Echo, Index, Reader
 
+from broker import Field
 from broker.errors import ExitedError, SetupError, TimedOutError, UsageError
 from broker.host import HostSettings
 from broker.testing import (
@@ -209,5 +211,57 @@ def test_what_does_not_come_to_hold_is_shown_with_what_did(tmp_path: Path) -> No
         await session.start(Echo)
         with pytest.raises(SequenceError, match=r"did not come to hold within 0.01 s:\n.*echo .* starting"):
             await session.until(lambda: False, timeout=0.01)
+
+    run(test, tmp_path)
+
+
+def test_a_factory_that_fails_later_fails_that_start_and_the_test(tmp_path: Path) -> None:
+    def sometimes(number: int) -> Echo:
+        if number > 1:
+            raise KeyError("a bug of the test")
+        return Echo()
+
+    async def test(session: MixedSession) -> None:
+        await session.start(sometimes, name="echo")
+        with pytest.raises(SetupError, match="echo could not be made: KeyError: 'a bug of the test'"):
+            await session.reload("echo")
+
+    with pytest.raises(KeyError, match="a bug of the test"):
+        run(test, tmp_path)
+
+
+def test_a_session_that_is_closed_listens_no_more(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with MixedHost() as host:
+            async with await host.open_session(tmp_path) as first:
+                await first.start(Echo)
+            session = await host.open_session(tmp_path)
+            assert session._mixed.taps == [session._tapped]
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+
+
+def test_what_another_thread_does_on_the_bus_is_seen_at_once(tmp_path: Path) -> None:
+    async def test(session: MixedSession) -> None:
+        asyncio.get_running_loop().set_debug(True)  # which tells of calls from another thread
+        alpha = session.attach("alpha")
+        alpha.declare("bus.alpha.tick", [Field.integer("n")])
+        looked = threading.Event()
+
+        def publish() -> None:
+            looked.wait(10)
+            alpha.publish("bus.alpha.tick", {"n": 1})
+
+        def published() -> bool:
+            found = bool(session.recorder.found("published"))
+            asyncio.get_running_loop().call_later(0.05, looked.set)
+            return found
+
+        thread = threading.Thread(target=publish)
+        thread.start()
+        try:
+            await session.until(published, timeout=5)
+        finally:
+            thread.join()
 
     run(test, tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -95,6 +96,22 @@ def test_a_failure_shows_what_happened_and_how_to_see_it_again(suite: pytest.Pyt
     again.stdout.fnmatch_lines(
         ["   to replay: pytest 'test_it.py::test_wrong' (in the fixed order; try others with --broker-seed=N)"]
     )
+
+
+def test_the_line_to_type_is_one_that_a_shell_takes(suite: pytest.Pytester) -> None:
+    suite.makepyfile(
+        """
+    import pytest
+
+    @pytest.mark.parametrize("who", ["it's"])
+    def test_wrong(broker_host, who):
+        assert False
+    """
+    )
+    result = suite.runpytest(*OPTIONS)
+    (line,) = [line for line in result.outlines if "to replay: " in line]
+    words = shlex.split(line.partition("to replay: ")[2].partition(" (in")[0])
+    assert words[0] == "pytest" and words[1].endswith("::test_wrong[it's]")
 
 
 def test_the_seed_decides_the_order(suite: pytest.Pytester) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kit_members import Echo, Index, Reader, Writer, late_server, slow_server
 
-from broker.errors import ExitedError, SetupError, UsageError
+from broker.errors import ExitedError, InvalidParamsError, SetupError, UsageError
 from broker.testing import (
     DrivenSession,
     Faults,
@@ -153,3 +153,14 @@ def test_what_does_not_come_is_shown_and_no_process_is_left(tmp_path: Path, gone
         with pytest.raises(SequenceError, match=f"(?s){problem}.*started"):
             wait_for_nothing(wait)
     gone(*pids)
+
+
+def test_a_session_is_a_context_as_one_in_memory_is(tmp_path: Path) -> None:
+    with ProcessHost(tmp_path) as host:
+        with host.open_session(tmp_path) as session:
+            session.start(Echo)
+            assert session.call("echo", "echo", {"text": "a"}).content[0].text == "a"  # type: ignore[union-attr]
+        assert session.session.closed
+        with pytest.raises(InvalidParamsError), host.open_session(tmp_path) as session:
+            session.call(session.start(Echo).name, "none", {})
+        assert session.session.closed and session.exits("echo")[0][2] == "the test is over"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -72,6 +74,35 @@ def test_a_process_keeps_its_own_time(tmp_path: Path) -> None:
         session.start(late_server)
         assert session.call_server("late-server", "work").text == "late"
         assert host.clock.monotonic_ms() == 30
+
+
+@pytest.mark.parametrize("moment", ["at the end of its input", "when it reads no more"])
+def test_a_process_that_hears_nothing_more_still_keeps_its_time(moment: str) -> None:
+    program = f"""
+from broker.testing import ScriptedProcess, serve_stdio
+
+class Late(ScriptedProcess):
+    due = None
+
+    def on_eof(self):
+        self.due = 0
+
+    def next_deadline(self):
+        return self.due
+
+    def tick(self, now_ms):
+        if self.due == 0:
+            self.due = now_ms + 20
+        elif self.due is not None and now_ms >= self.due:
+            self.exit(7)
+
+late = Late()
+if {moment!r} == "when it reads no more":
+    late.reading, late.due = False, 0
+serve_stdio(late)
+"""
+    done = subprocess.run([sys.executable, "-c", program], stdin=subprocess.DEVNULL, timeout=30, check=False)
+    assert done.returncode == 7
 
 
 def test_what_another_process_cannot_find_is_refused(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 from broker.adapters.aio.driver import AsyncioDriver
 from broker.adapters.aio.services import SessionServices
@@ -127,7 +127,7 @@ class AsyncHost:
         self._driver.check_usable()
         return self._host, self._driver
 
-    async def __aenter__(self) -> AsyncHost:
+    async def __aenter__(self) -> Self:
         self._started()
         return self
 
@@ -288,7 +288,7 @@ class AsyncSession(SessionServices):
         self._driver.check_loop()
         await wait(self.session.close(outcome=outcome))
 
-    async def __aenter__(self) -> AsyncSession:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(

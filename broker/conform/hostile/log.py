@@ -34,8 +34,10 @@ class Log:
     def update(self, now: float) -> None:
         """Read what is new, and look which processes are still there."""
         with contextlib.suppress(OSError):
-            data = self.path.read_bytes()
-            whole = data[self._read : data.rfind(b"\n") + 1]
+            with self.path.open("rb") as stream:
+                stream.seek(self._read)
+                data = stream.read()
+            whole = data[: data.rfind(b"\n") + 1]
             self._read += len(whole)
             for line in whole.splitlines():
                 value = json.loads(line)

@@ -107,15 +107,16 @@ class Redactor:
             return shown[: max_chars - 1] + _ELLIPSIS
         return shown
 
-    def redact_value(self, value: Any, *, max_chars: int | None = None) -> Any:
+    def redact_value(self, value: Any, *, max_chars: int | None = None, max_depth: int = MAX_JSON_DEPTH) -> Any:
         """A copy of a JSON-like ``value`` with every string in it redacted, keys as well; the value stays as it was.
 
         ``max_chars`` is for each string, as of :meth:`redact`. Mappings become dicts, sequences lists. Raises
-        :class:`~broker.errors.UsageError` for anything that is no JSON, and for more than 32 nested containers.
+        :class:`~broker.errors.UsageError` for anything that is no JSON, and for more than ``max_depth`` nested
+        containers.
         """
-        return self._redacted(value, max_chars, 0)
+        return self._redacted(value, max_chars, max_depth, max_depth)
 
-    def _redacted(self, value: Any, max_chars: int | None, depth: int) -> Any:
+    def _redacted(self, value: Any, max_chars: int | None, max_depth: int, left: int) -> Any:
         if value is None or isinstance(value, bool | int):
             return value
         if isinstance(value, str):
@@ -124,17 +125,17 @@ class Redactor:
             return value
         if not isinstance(value, Mapping | list | tuple | set | frozenset):
             raise UsageError(f"an event holds JSON, not {type(value).__name__}")
-        if depth == MAX_JSON_DEPTH:
+        if not left:
             raise UsageError(
-                f"an event nests at most {MAX_JSON_DEPTH} containers", limit="MAX_JSON_DEPTH", maximum=MAX_JSON_DEPTH
+                f"an event nests at most {max_depth} containers", limit="MAX_JSON_DEPTH", maximum=max_depth
             )
         if isinstance(value, Mapping):
             copy: dict[str, Any] = {}
             for key, member in value.items():
                 name = self.redact(str(key), max_chars=max_chars)
-                copy[_unused(name, copy)] = self._redacted(member, max_chars, depth + 1)
+                copy[_unused(name, copy)] = self._redacted(member, max_chars, max_depth, left - 1)
             return copy
-        return [self._redacted(member, max_chars, depth + 1) for member in value]
+        return [self._redacted(member, max_chars, max_depth, left - 1) for member in value]
 
     def _spans(self, text: str) -> Iterator[tuple[int, int]]:
         for form in self._known:
