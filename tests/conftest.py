@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -51,7 +52,13 @@ def collected_spec_ids(pytestconfig: pytest.Config) -> dict[str, list[str]]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _plain_surroundings() -> Iterator[None]:
-    """What colours and columns the surroundings wish for is nothing to the tests and the processes they start."""
+    """What the surroundings wish for is nothing to the tests and the processes they start.
+
+    That is colours and columns, and signals that are ignored, as under nohup and in the background of a script.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
     with pytest.MonkeyPatch.context() as patch:
         for name in "CLICOLOR CLICOLOR_FORCE COLUMNS FORCE_COLOR LINES NO_COLOR PY_COLORS TTY_COMPATIBLE".split():
             patch.delenv(name, raising=False)
