@@ -592,6 +592,15 @@ def test_the_end_of_the_output_while_draining_fails_what_is_open(mcp: Any) -> No
     assert isinstance(call.error, ExitedError)
 
 
+def test_a_server_that_asks_while_its_input_may_be_closed_is_not_ended_for_it(mcp: Any) -> None:
+    mcp.peer.drain()
+    mcp.receive(*({"id": number, "method": "ping"} for number in range(200)))
+    assert [type(event) for event in mcp.events()] == [ServerRequest] * 200
+    assert [message["id"] for message in mcp.written()] == [*range(128)]
+    mcp.peer.receive_eof()
+    assert mcp.events() == [Closed(None)]
+
+
 # -- whatever happens --------------------------------------------------------------------------------------------------
 
 ACTIONS = st.lists(

@@ -544,6 +544,11 @@ def test_what_ignores_everything_is_killed_with_its_helpers(
         ("start()\necho()", 0, 1_000_000),
         ("start()\nwhile receive() is not None: pass\nos._exit(7)", 7, 1_000_000),
         ("signal.signal(15, lambda *_: os._exit(8))\nstart()\nwhile True: time.sleep(60)", 8, 100),
+        (
+            "start()\nwhile receive() is not None: pass\nfor n in range(500): send(id=n, method='ping')\nos._exit(9)",
+            9,
+            1_000_000,
+        ),
         ("start()\nwhile True: time.sleep(60)", -15, 100),
     ],
 )
