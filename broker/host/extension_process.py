@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from broker.errors import BrokerError, ExitedError
 from broker.host.link import ProcessLink, Stage
-from broker.limits import MAX_WRITER_FRAMES
 from broker.wire.feature.connection import FeatureConnection
 from broker.wire.octet.connection import Connection, Phase
 from broker.wire.octet.manifest_model import Manifest
@@ -99,9 +98,8 @@ class ExtensionProcess(ProcessLink):
             self._on_shutdown_answer(None)
 
     def relieve_writer(self) -> None:
-        """Write what is queued if that is much: a burst of answers must not fill the queue of a process that reads."""
-        if self.connection.queued_frames >= MAX_WRITER_FRAMES // 2 and self._process is not None:
-            self._process.flush()
+        """Write what is queued if that is much."""
+        self._relieve(self.connection.queued_frames)
 
     # -- what a wire adds ----------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from broker.host.driver import Process
 from broker.host.notices import Diagnostic
 from broker.host.output import Output
 from broker.host.stderr import StderrLog
+from broker.limits import MAX_WRITER_FRAMES
 from broker.wire.quoting import escape
 
 if TYPE_CHECKING:
@@ -195,6 +196,11 @@ class ProcessLink(ABC):
     def _moved(self) -> None:
         """Something was received; have the driver look if that is of any use."""
         self.session.changed()
+
+    def _relieve(self, queued: int) -> None:
+        """Write if ``queued`` frames are many: a burst of answers must not fill the queue of a process that reads."""
+        if queued >= MAX_WRITER_FRAMES // 2 and self._process is not None:
+            self._process.flush()
 
     def _enter(self, stage: Stage) -> None:
         self.stage = stage

@@ -99,7 +99,12 @@ def settle(
         call.settle_with(lambda: finished(call, read(_need_files)))
     except _FilesNeeded:
         reading = driver.offload(lambda: read(files.verify))
-        reading.add_callback(lambda outcome: call.settle_with(lambda: finished(call, outcome.result())))
+
+        def take(outcome: Outcome[ToolOutput]) -> None:
+            if not call.done:  # who gave up meanwhile is shown no artifact, so none may be read later
+                call.settle_with(lambda: finished(call, outcome.result()))
+
+        reading.add_callback(take)
 
 
 def bound_error(error: BrokerError, config: ServerConfig, tool: str) -> None:

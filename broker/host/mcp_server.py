@@ -30,7 +30,7 @@ from broker.host.notices import Exited, Health, HealthChanged, Started
 from broker.host.outcome import Outcome
 from broker.host.output import ControlOutput, Output
 from broker.wire.mcp.catalogue import Catalogue, ListedTool
-from broker.wire.mcp.events import CatalogueChanged, Closed, Diagnostic, NotificationReceived, Ready
+from broker.wire.mcp.events import CatalogueChanged, Closed, Diagnostic, NotificationReceived, Ready, ServerRequest
 from broker.wire.mcp.peer import McpPeer, McpSettings
 from broker.wire.mcp.requests import HostRequest, Progress
 from broker.wire.odek.approval import ApprovalRequest, needs_approval, server_approval, tool_approval
@@ -255,6 +255,8 @@ class McpServer(ProcessLink):
         while (event := self.peer.next_event()) is not None:
             if isinstance(event, Ready | CatalogueChanged):
                 self._approve_tools(event.catalogue)
+            elif isinstance(event, ServerRequest):
+                self._relieve(len(self._queued))
             elif isinstance(event, Diagnostic):
                 self._diagnose(event.text, source="wire")
             elif isinstance(event, NotificationReceived):

@@ -54,13 +54,17 @@ class Outbound:
 
     ``bound`` is the largest frame in bytes. ``cancel_grace_ms`` is the time a dispatched request that was cancelled has
     for its answer before the connection fails; ``None`` lets it go unanswered. While ``unread`` is set the host itself
-    leaves alone what the process says, and no process is to blame for an answer that may be among it.
+    leaves alone what the process says, and no process is to blame for an answer that may be among it. ``own_frames`` is
+    how full the queue may be for a request or a cancel notice to join it; what is left is for answers.
     """
 
-    __slots__ = ("_cancel_grace_ms", "_connection", "_held_cancels", "outbox", "requests", "unread")
+    __slots__ = ("_cancel_grace_ms", "_connection", "_held_cancels", "_own_frames", "outbox", "requests", "unread")
 
-    def __init__(self, connection: Owner, *, bound: int, cancel_grace_ms: int | None) -> None:
+    def __init__(
+        self, connection: Owner, *, bound: int, cancel_grace_ms: int | None, own_frames: int = MAX_WRITER_FRAMES
+    ) -> None:
         self._connection = connection
+        self._own_frames = own_frames
         self._cancel_grace_ms = cancel_grace_ms
         self._held_cancels: deque[HostRequest] = deque()
         self.outbox: Outbox = Outbox(bound)
@@ -95,7 +99,7 @@ class Outbound:
     def pump(self) -> None:
         """Move what waits into the queue, as far as room and slots allow: cancel notices first."""
         requests, outbox = self.requests, self.outbox
-        while outbox.has_room:
+        while len(outbox.frames) < self._own_frames:
             if self._held_cancels:
                 held = self._held_cancels.popleft()
                 if requests.is_tombstone(held):
@@ -263,7 +267,7 @@ class Outbound:
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _send_cancel(self, request: HostRequest) -> None:
-        if not self.outbox.has_room:
+        if len(self.outbox.frames) >= self._own_frames:
             self._held_cancels.append(request)
             return
         for payload in self.cancel_payloads(request):

@@ -23,7 +23,7 @@ from broker.errors import (
     TimedOutError,
     UsageError,
 )
-from broker.wire.mcp.events import Closed
+from broker.wire.mcp.events import Closed, ServerRequest
 from broker.wire.mcp.peer import Phase, Progress
 from broker.wire.requests import WireState
 
@@ -111,8 +111,26 @@ def test_open_requests_are_bounded(mcp: Any) -> None:
         mcp.call()
     error = caught.value
     assert (error.limit, error.observed, error.maximum, error.tool) == ("MAX_OPEN_CALLS", 1_025, 1_024, "echo")
-    assert mcp.peer.queued_frames == 128
+    assert mcp.peer.queued_frames == 64
     assert len(mcp.written()) == 1_024
+
+
+def test_calls_and_cancels_that_wait_leave_room_for_answers(mcp: Any) -> None:
+    """A server that reads slowly and asks for something meanwhile is none that does not read."""
+    sent = [mcp.sent() for _ in range(100)]
+    waiting = [mcp.call() for _ in range(100)]
+    for request in sent:
+        mcp.peer.cancel(request, "user")
+    mcp.receive(*({"id": f"ask {number}", "method": "ping"} for number in range(64)))
+    assert [type(event) for event in mcp.events()] == [ServerRequest] * 64
+    assert mcp.peer.queued_frames == 128
+    written = mcp.written()
+    assert [message["id"] for message in written[64:128]] == [f"ask {number}" for number in range(64)]
+    assert [message["id"] for message in written if message.get("method") == "tools/call"] == [
+        request.id for request in waiting
+    ]
+    notices = [message for message in written if message.get("method") == "notifications/cancelled"]
+    assert [notice["params"]["requestId"] for notice in notices] == [request.id for request in sent]
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------
@@ -572,6 +590,15 @@ def test_the_end_of_the_output_while_draining_fails_what_is_open(mcp: Any) -> No
     mcp.peer.receive_eof()
     mcp.events()
     assert isinstance(call.error, ExitedError)
+
+
+def test_a_server_that_asks_while_its_input_may_be_closed_is_not_ended_for_it(mcp: Any) -> None:
+    mcp.peer.drain()
+    mcp.receive(*({"id": number, "method": "ping"} for number in range(200)))
+    assert [type(event) for event in mcp.events()] == [ServerRequest] * 200
+    assert [message["id"] for message in mcp.written()] == [*range(128)]
+    mcp.peer.receive_eof()
+    assert mcp.events() == [Closed(None)]
 
 
 # -- whatever happens --------------------------------------------------------------------------------------------------

@@ -356,3 +356,20 @@ def test_the_list_changes_while_a_call_waits(mcp: Any, entry: Entry, text_result
     mcp.receive(CHANGED, {"jsonrpc": "2.0", "id": call.id, "result": text_result("REAL")})
     mcp.events()
     assert call.result == text_result("REAL")
+
+
+@pytest.mark.spec("odek.transport.eof")
+@pytest.mark.parametrize("listed_before", [False, True])
+def test_an_end_while_the_tools_are_listed_is_no_refused_list(new_mcp: NewMcp, listed_before: bool) -> None:
+    wire = new_mcp()
+    if listed_before:
+        wire.ready()
+        wire.clock.advance_ms(1_000)
+        wire.receive(CHANGED)
+        assert wire.events() == []
+        wire.peer.tick()
+    else:
+        assert greet(wire) == []
+    assert wire.written()[-1]["method"] == "tools/list"
+    wire.peer.receive_eof()
+    assert str(closed_by(wire.events())) == "srv closed its output"

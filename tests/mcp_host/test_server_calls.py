@@ -22,6 +22,7 @@ from broker.errors import (
     TimedOutError,
 )
 from broker.host.link import Stage
+from broker.host.outcome import Outcome
 from broker.testing import ScriptedServer
 from broker.wire.mcp.requests import Progress
 
@@ -449,6 +450,31 @@ def test_one_bad_artifact_fails_the_call_and_none_is_remembered(world: World, tm
     assert (caught.value.extension, caught.value.tool, caught.value.artifact) == ("srv", "t", "report-2")
     assert str(caught.value).startswith("srv: tool t: artifact 'report-2': its digest is")
     assert world.session.artifacts.ids == ()
+
+
+def test_the_artifacts_of_a_call_given_up_while_they_are_verified_are_not_remembered(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = tmp_path / "report"
+    report.write_bytes(b"content")
+    world.start(ScriptedServer({"t": envelope(report)}), name="srv", artifact_roots=(str(tmp_path),))
+    verified: Outcome[Any] = Outcome()
+    works: list[Any] = []
+
+    def offload(work: Any) -> Outcome[Any]:
+        works.append(work)
+        return verified
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.session.driver, "offload", offload)
+        call = world.begin_server("srv", "t")
+        world.until(lambda: works)
+    call.cancel()
+    verified.settle_with(works[0])
+    assert verified.result().artifact_count == 1
+    assert isinstance(call.error, CancelledError)
+    assert world.session.artifacts.ids == ()
+    assert world.call_server("srv", "t").artifact_ids == ("report-1",)
 
 
 @pytest.mark.spec("odek.config.roots-empty")

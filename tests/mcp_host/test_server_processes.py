@@ -366,6 +366,32 @@ def test_many_large_calls_to_a_slow_reader(server: Server, session: ProcessSessi
     assert [session.settle(call).text for call in calls] == [str(200_000 + n) for n in range(50)]
 
 
+def test_a_burst_of_requests_of_the_server(server: Server, session: ProcessSession) -> None:
+    """Who asks much in one write and then reads is answered everything, whatever one read of the host brings."""
+    body = (
+        "start()\nc = next_request()\nwrite(b''.join(encode(id=n, method='ping') + b'\\n' for n in range(1_000)))\n"
+        "ids = [receive()['id'] for n in range(1_000)]\nreply(c, str(ids == [*range(1_000)]))\nreceive()"
+    )
+    session.start(server(body))
+    assert session.call_server("srv", "work").text == "True"
+
+
+def test_a_question_of_a_slow_reader_with_many_calls_to_read(
+    server: Server, session: ProcessSession, tmp_path: Path
+) -> None:
+    body = (
+        f"start()\nwhile not os.path.exists({str(tmp_path / 'go')!r}): time.sleep(0.01)\n"
+        "send(id='ask', method='ping')\nwrite(b'heard\\n')\nwhile not os.path.exists("
+        f"{str(tmp_path / 'read')!r}): time.sleep(0.01)\necho()"
+    )
+    session.start(server(body))
+    calls = [session.begin_server("srv", "work", {"text": f"{n} {'x' * 2_000}"}) for n in range(400)]
+    (tmp_path / "go").touch()
+    session.until(lambda: any("'heard'" in d.text for d in session.session.diagnostics))
+    (tmp_path / "read").touch()
+    assert [session.settle(call).text.partition(" ")[0] for call in calls] == [str(n) for n in range(400)]
+
+
 @pytest.mark.spec("odek.transport.stalled-reader", "odek.transport.unknown-outcome", "odek.transport.not-dispatched")
 def test_a_server_that_reads_no_more(server: Server, session: ProcessSession) -> None:
     """Fault 5, 6 and 7: what is half in the pipe may have arrived, what is behind it has not."""
@@ -518,6 +544,11 @@ def test_what_ignores_everything_is_killed_with_its_helpers(
         ("start()\necho()", 0, 1_000_000),
         ("start()\nwhile receive() is not None: pass\nos._exit(7)", 7, 1_000_000),
         ("signal.signal(15, lambda *_: os._exit(8))\nstart()\nwhile True: time.sleep(60)", 8, 100),
+        (
+            "start()\nwhile receive() is not None: pass\nfor n in range(500): send(id=n, method='ping')\nos._exit(9)",
+            9,
+            1_000_000,
+        ),
         ("start()\nwhile True: time.sleep(60)", -15, 100),
     ],
 )

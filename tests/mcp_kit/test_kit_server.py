@@ -165,8 +165,14 @@ def test_notifications_and_answers_are_never_answered(kit: Kit) -> None:
         (b"{", None, -32700),
         (b"\xff\xfe", None, -32700),
         (b"[" * 100_000, None, -32700),
+        (b'{"id":NaN,"method":"ping"}', None, -32700),
+        (b'{"id":5,"method":"tools/call","params":{"name":"add","arguments":{"a":Infinity}}}', None, -32700),
         (b"7", None, -32600),
         (b"[]", None, -32600),
+        (b'{"id":1e999,"method":"ping"}', None, -32600),
+        (b'{"id":-1e999,"method":7}', None, -32600),
+        (b'{"id":%b,"method":"ping"}' % (b"[" * 500 + b"]" * 500), None, -32600),
+        (b'{"id":{},"method":"tools/call","params":{"name":"add"}}', None, -32600),
         (b'[{"id":5}]', 5, -32600),
         (b'{"id":5,"method":7}', 5, -32600),
         (b'{"id":5,"method":"resources/list"}', 5, -32601),
@@ -354,6 +360,17 @@ def test_progress_is_written_when_it_is_made(kit: Kit) -> None:
         {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": "p", "progress": 2}},
         {"jsonrpc": "2.0", "id": number, "result": {"content": [{"type": "text", "text": "done"}], "isError": False}},
     ]
+
+
+@pytest.mark.parametrize("token", [b"1e999", b"[1]", b'{"a":1}', b"null"])
+def test_what_is_no_token_asks_for_no_progress(kit: Kit, token: bytes) -> None:
+    kit.call("open_gate")
+    kit.write(
+        b'{"id":"x","method":"tools/call","params":{"name":"steps","_meta":{"progressToken":%b}}}\n' % token,
+    )
+    answer = kit.message()
+    assert (answer["id"], answer["result"]["content"][0]["text"]) == ("x", "done")
+    assert kit.end() == (0, b"", b"")
 
 
 def test_nobody_who_did_not_ask_gets_progress(kit: Kit) -> None:

@@ -227,10 +227,14 @@ class Inbound:
         return failure
 
     def _send_answers(self, *, is_batch: bool) -> None:
-        if self._peer.phase is not Phase.CLOSED:
+        phase, outbound = self._peer.phase, self._peer.outbound
+        # A host that is stopping the server has closed its input, perhaps: who cannot read is not to blame.
+        if phase is Phase.DRAINING and not outbound.outbox.has_room:
+            self._answers.clear()
+        elif phase is not Phase.CLOSED:
             payload = b",".join(self._answers)
             self._answers.clear()
-            self._peer.outbound.push_answer(b"[%b]" % payload if is_batch else payload)
+            outbound.push_answer(b"[%b]" % payload if is_batch else payload)
 
     # -- junk ----------------------------------------------------------------------------------------------------------
 

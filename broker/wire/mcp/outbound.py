@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from broker.errors import BrokerError, ResourceExhaustedError, TimedOutError
-from broker.limits import MAX_OPEN_CALLS
+from broker.limits import MAX_OPEN_CALLS, MAX_WRITER_FRAMES
 from broker.wire.mcp.requests import HostRequest, McpRequest, encode
 from broker.wire.outbound import Outbound, Owner
 from broker.wire.quoting import escape
@@ -16,12 +16,14 @@ class McpOutbound(Outbound):
     """The writing half of a :class:`~broker.wire.mcp.peer.McpPeer`.
 
     A cancelled or timed-out request may stay unanswered for ever: MCP allows it, and the server goes on serving others.
+    Nothing in MCP bounds how many calls wait at once, so they leave room in the queue: a busy server that asks for
+    something must not be taken for one that does not read.
     """
 
     __slots__ = ("_tokens",)
 
     def __init__(self, connection: Owner, *, bound: int) -> None:
-        super().__init__(connection, bound=bound, cancel_grace_ms=None)
+        super().__init__(connection, bound=bound, cancel_grace_ms=None, own_frames=MAX_WRITER_FRAMES // 2)
         self._tokens: dict[int, McpRequest] = {}
 
     def check_room(self, request: McpRequest) -> None:

@@ -341,7 +341,7 @@ class McpPeer(BaseConnection[McpEvent, McpOutbound]):
         if isinstance(outcome, BrokerError):
             if self._phase is Phase.LISTING:
                 self.fail(outcome)
-            else:
+            elif self._phase is not Phase.CLOSED:  # the end of the connection refuses no list
                 self.diagnose(f"its tools stay as they were, the new list was refused: {outcome}")
             return
         for warning in outcome.warnings:

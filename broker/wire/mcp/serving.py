@@ -8,10 +8,11 @@ Lone surrogates of any text become U+FFFD.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from attrs import define, frozen
 
@@ -143,7 +144,7 @@ class ServerPeer:
 
     def _receive_line(self, line: bytes) -> None:
         try:
-            value = json.loads(line)
+            value = json.loads(line, parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
             self._fail(None, _PARSE_ERROR, "Parse error")
             return
@@ -155,7 +156,9 @@ class ServerPeer:
             self._fail(None, _INVALID_REQUEST, "Invalid Request")
             return
         method, params = message.get("method"), message.get("params")
-        if not isinstance(method, str):
+        if not _can_be_echoed(message.get("id")):
+            self._fail(None, _INVALID_REQUEST, "Invalid Request")
+        elif not isinstance(method, str):
             if "result" not in message and "error" not in message:
                 self._fail(message.get("id"), _INVALID_REQUEST, "Invalid Request")
         elif "id" not in message:
@@ -202,7 +205,7 @@ class ServerPeer:
             return
         meta = params.get("_meta")
         token = meta.get("progressToken") if isinstance(meta, dict) else None
-        call = ServedCall(request_id, name, params.get("arguments"), token)
+        call = ServedCall(request_id, name, params.get("arguments"), token if _can_be_echoed(token) else None)
         self._open.append(call)
         self._calls.append(call)
 
@@ -230,3 +233,12 @@ class ServerPeer:
                 maximum=self._max_line_bytes,
             )
         self._lines.append(line + b"\n")
+
+
+def _can_be_echoed(value: Any) -> bool:
+    """Whether an id or a token can be written again: containers may be nested too deeply, and ``1e999`` is infinite."""
+    return not isinstance(value, dict | list | float) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"JSON has no {name}")
