@@ -224,6 +224,17 @@ def test_a_null_error_is_none_and_a_null_result_is_empty(mcp: Any, text_result: 
     assert (first.result, second.result, second.error) == (text_result("x"), {}, None)
 
 
+@pytest.mark.parametrize("method", [None, ""])
+def test_an_answer_may_have_a_method_that_is_empty(mcp: Any, method: Any, text_result: Text) -> None:
+    """As libraries write it that leave no member out."""
+    call = mcp.sent()
+    mcp.receive({"jsonrpc": "2.0", "id": call.id, "method": method, "params": None, "result": text_result("x")})
+    mcp.receive({"jsonrpc": "2.0", "id": 77, "method": method})
+    assert "neither a request, a notification nor an answer" in mcp.texts()[0]
+    assert call.result == text_result("x")
+    assert mcp.written() == []
+
+
 @pytest.mark.parametrize(
     ("members", "reason"),
     [

@@ -88,7 +88,8 @@ class Inbound:
             self._send_answers(is_batch=True)
 
     def _receive_message(self, message: dict[str, Any], line: bytes | None) -> None:
-        if "method" in message:
+        # Some libraries write every member of a message: an empty one asks for nothing.
+        if message.get("method") not in (None, ""):
             problem = self._receive_call(message)
         elif "id" in message and ("result" in message or "error" in message or self._is_ours(message["id"])):
             self._receive_answer(message)
