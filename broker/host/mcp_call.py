@@ -96,10 +96,14 @@ def settle(
         call.settle_with(lambda: finished(call, read(None)))
         return
     try:
-        call.settle_with(lambda: finished(call, read(_need_files)))
+        output = read(_need_files)
     except _FilesNeeded:
         reading = driver.offload(lambda: read(files.verify))
         reading.add_callback(lambda outcome: call.settle_with(lambda: finished(call, outcome.result())))
+    except BrokerError as error:
+        call.fail(error)
+    else:
+        call.settle_with(lambda: finished(call, output))
 
 
 def bound_error(error: BrokerError, config: ServerConfig, tool: str) -> None:

@@ -59,10 +59,13 @@ class Outcome(Generic[T]):
             value = work()
         except BrokerError as error:
             self.fail(error)
-        except Exception as error:
+        except BaseException as error:
+            # SystemExit or a cancellation as well: whoever waits for the outcome would wait for ever.
             failure = InternalError(describe(error))
             failure.__cause__ = error
             self.fail(failure)
+            if isinstance(error, KeyboardInterrupt):
+                raise
         else:
             self.succeed(value)
 
@@ -78,5 +81,11 @@ class Outcome(Generic[T]):
             return
         self._done, self._value, self._error = True, value, error
         callbacks, self._callbacks = self._callbacks, []
+        failure: BaseException | None = None
         for callback in callbacks:
-            callback(self)
+            try:
+                callback(self)
+            except BaseException as error:  # one caller's bug must not keep the others waiting for ever
+                failure = failure or error
+        if failure is not None:
+            raise failure
