@@ -80,7 +80,7 @@ def was_cancelled() -> bool:
 
 
 def is_closed(task: asyncio.Task[Any] | None) -> bool:
-    """Whether the coroutine of ``task`` is being closed, not run; else a ``GeneratorExit`` in it was raised below it."""
+    """Whether the coroutine of ``task`` is closed, not run; otherwise a ``GeneratorExit`` in it was raised below."""
     try:
         return asyncio.current_task() is not task
     except RuntimeError:
