@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import logging
 import os
 import queue
 import threading
@@ -19,6 +20,7 @@ from broker.wire.octet.stream_models import StreamPayload
 
 T = TypeVar("T")
 _Events: TypeAlias = "queue.SimpleQueue[StreamPayload | BrokerError | None]"
+_LOG: Final = logging.getLogger(__name__)
 _HANDING_OVER: Final[set[asyncio.Future[None]]] = set()  # a loop holds its tasks weakly
 
 
@@ -30,8 +32,22 @@ class BackgroundLoop:
         self._loop = asyncio.new_event_loop()
         self._lock = threading.Lock()
         self._stopping = False
-        self._thread = threading.Thread(target=self._loop.run_forever, name="broker-loop", daemon=True)
+        self._told_to_stop = False
+        self._thread = threading.Thread(target=self._run, name="broker-loop", daemon=True)
         self._thread.start()
+
+    def _run(self) -> None:
+        while not self._told_to_stop:
+            try:
+                self._loop.run_forever()
+            except BaseException:
+                # asyncio lets SystemExit and KeyboardInterrupt of a callback or task through. In a thread they end no
+                # program, only the loop, and every caller would wait for ever.
+                _LOG.exception("the host's own code tried to end the thread of its loop")
+
+    def _stop(self) -> None:
+        self._told_to_stop = True
+        self._loop.stop()
 
     @property
     def stopped(self) -> bool:
@@ -78,7 +94,7 @@ class BackgroundLoop:
         """End the loop, its thread and whatever still runs in it."""
         with self._lock:
             self._stopping = True
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._stop)
         self._thread.join()
         self._loop.run_until_complete(self._cancel_the_rest())
         self._loop.run_until_complete(self._loop.shutdown_default_executor())

@@ -174,7 +174,7 @@ class Peer:
                 record is None
                 or record.owner is not self
                 or type(clean) is not dict
-                or (binding_id is not None and binding_id != record.binding_id)
+                or (binding_id is not None and (type(binding_id) is not str or binding_id != record.binding_id))
                 or (payload_bytes := record.measure(clean)) < 0
             ):
                 error = bus._publication_refusal(self, topic, clean, binding_id)

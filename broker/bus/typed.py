@@ -124,7 +124,7 @@ def typed_topic(cls: type) -> TypedTopic:
 def describe(name: str, cls: type) -> TypedTopic:
     """What an attrs class says as the type of topic ``name``; :class:`UsageError` for one that cannot be."""
     # Imported by the first topic class: a bus without any need not wait for it.
-    from cattrs import Converter
+    from cattrs import Converter, StructureHandlerNotFoundError
     from cattrs.gen import make_dict_structure_fn
 
     converter = Converter(detailed_validation=True)
@@ -142,7 +142,10 @@ def describe(name: str, cls: type) -> TypedTopic:
     if faults := declaration_faults(fields):
         problems = "; ".join(map(str, faults))
         raise UsageError(f"@topic({name!r}) on {cls.__qualname__}: {problems}", topic=name, faults=faults)
-    converter.register_structure_hook(cls, make_dict_structure_fn(cls, converter))
+    try:
+        converter.register_structure_hook(cls, make_dict_structure_fn(cls, converter))
+    except StructureHandlerNotFoundError as error:  # an open type variable that no attribute names
+        raise UsageError(f"@topic on {cls.__qualname__}: a topic class has no open type variables ({error})") from error
     return TypedTopic(name, cls, fields, converter)
 
 

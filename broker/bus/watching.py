@@ -78,10 +78,13 @@ class Watched:
 
 
 def contained(call: Callable[..., object], *arguments: object) -> None:
-    """Call a watcher; what it raises is logged."""
+    """Call a watcher; what it raises is logged, but for a ``KeyboardInterrupt``, which is not the watcher's own."""
     try:
         call(*arguments)
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        # SystemExit or a cancellation as well: what was admitted must not look refused, nor the other watchers starve.
         import logging  # a bus that works has nothing to log
 
         logging.getLogger("broker.bus").exception("a watcher of the bus failed: %r", call)

@@ -13,7 +13,7 @@ from broker.extension.events import HostCall
 from broker.extension.handlers import Handler
 from broker.extension.logs import describe_failure
 from broker.extension.results import ToolFailureError, cut_texts, disposition_json, failure_json, result_json
-from broker.extension.workers import HandlerExitError, was_cancelled
+from broker.extension.workers import HandlerExitError, is_closed, was_cancelled
 from broker.limits import HANDLER_CANCEL_MS, MAX_FAILURE_CHARS, MAX_REFUSAL_CHARS
 from broker.wire.octet.models import SessionEndHook, SessionStartHook
 from broker.wire.signature import ArgumentError
@@ -105,7 +105,7 @@ class CallTable:
         work.started = True
         try:
             result = await self._perform(work)
-        except (KeyboardInterrupt, GeneratorExit):
+        except KeyboardInterrupt:
             raise
         except asyncio.CancelledError as error:
             if was_cancelled():
@@ -120,6 +120,8 @@ class CallTable:
         except (ToolFailureError, ArgumentError, BrokerError) as error:
             self._fail(work, str(error), error)
         except BaseException as caught:
+            if isinstance(caught, GeneratorExit) and is_closed(work.task):
+                raise
             raised = caught.raised if isinstance(caught, HandlerExitError) else caught
             # The text of a foreign error may hold anything; its type is what the host gets. SystemExit is no
             # exception: a handler does not end the process, and its caller must not wait for ever.

@@ -15,7 +15,7 @@ from broker.extension.handlers import Handler
 from broker.extension.logs import describe_failure
 from broker.extension.results import ToolFailureError
 from broker.extension.scope import CURRENT, Scope
-from broker.extension.workers import was_cancelled
+from broker.extension.workers import is_closed, was_cancelled
 from broker.limits import MAX_PROVIDER_STREAM_EVENTS, MAX_REFUSAL_CHARS
 from broker.wire.octet.schema import decode, encode
 from broker.wire.octet.stream_models import (
@@ -78,6 +78,7 @@ async def _feed(
         sequence += 1
         ended = kind in TERMINAL_KINDS
 
+    task = asyncio.current_task()
     begun.set()
     try:
         # The acceptance is written before the first event.
@@ -98,9 +99,11 @@ async def _feed(
         if not ended:
             runtime.log(f"{name} ended without Finished")
             send("error", {"message": "the stream ended early"})
-    except (KeyboardInterrupt, GeneratorExit):
+    except KeyboardInterrupt:
         raise
     except BaseException as error:
+        if isinstance(error, GeneratorExit) and is_closed(task):
+            raise
         if isinstance(error, asyncio.CancelledError) and was_cancelled():
             raise
         runtime.log(describe_failure(name, error))

@@ -38,7 +38,7 @@ from broker.extension.handlers import Handler
 from broker.extension.logs import describe_failure
 from broker.extension.scope import CURRENT, Scope
 from broker.extension.topics import read_event
-from broker.extension.workers import Workers, was_cancelled
+from broker.extension.workers import Workers, is_closed, was_cancelled
 from broker.limits import BINDING_WAIT_MS, HANDLER_FINISH_MS, MAX_EVENTS_QUEUED, MAX_FRAME_BYTES, REQUEST_TIMEOUT_MS
 
 if TYPE_CHECKING:
@@ -224,11 +224,14 @@ class Runtime:
 
     async def _guarded(self, handler: Handler, *args: Any) -> None:
         """Call a function nobody waits for; what it raises is logged."""
+        task = asyncio.current_task()
         try:
             await self.invoke(handler, *args)
-        except (KeyboardInterrupt, GeneratorExit):
+        except KeyboardInterrupt:
             raise
         except BaseException as error:
+            if isinstance(error, GeneratorExit) and is_closed(task):
+                raise
             if isinstance(error, asyncio.CancelledError) and was_cancelled():
                 raise
             self.log(describe_failure(handler.name, error))

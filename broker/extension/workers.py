@@ -79,6 +79,14 @@ def was_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
+def is_closed(task: asyncio.Task[Any] | None) -> bool:
+    """Whether the coroutine of ``task`` is closed, not run; otherwise a ``GeneratorExit`` in it was raised below."""
+    try:
+        return asyncio.current_task() is not task
+    except RuntimeError:
+        return True  # the loop is over
+
+
 def settle(future: asyncio.Future[Any], value: Any, failure: BaseException | None) -> None:
     """Settle a future that may have been given up; whatever ends a function is for its caller, never for the loop."""
     if future.done():

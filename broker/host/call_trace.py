@@ -64,7 +64,9 @@ class _Tracing:
         try:
             self._trace = tracer.begin(extension, tool)
             self._meta = {key: text for key, text in self._trace.meta.items() if (key + text).isascii()}
-        except Exception:
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
             _LOG.exception("the tracer of a call failed")
             self._meta = {}
 
@@ -87,5 +89,7 @@ class _Tracing:
                 self._trace.refused(error)
             else:
                 self._trace.settled(self._call)
-        except Exception:
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
             _LOG.exception("the tracer of a call failed")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from broker.errors import BrokerError, CancelledError, ExtensionError, McpError
 from broker.host.artifacts import ArtifactFiles
 from broker.host.driver import Driver
-from broker.host.outcome import Outcome
+from broker.host.outcome import Outcome, as_broker_error
 from broker.wire.mcp.events import NotificationReceived
 from broker.wire.mcp.requests import HostRequest
 from broker.wire.odek.artifact_ref import ArtifactRef
@@ -96,7 +96,7 @@ def settle(
         call.settle_with(lambda: finished(call, read(None)))
         return
     try:
-        call.settle_with(lambda: finished(call, read(_need_files)))
+        output = read(_need_files)
     except _FilesNeeded:
         reading = driver.offload(lambda: read(files.verify))
 
@@ -105,6 +105,10 @@ def settle(
                 call.settle_with(lambda: finished(call, outcome.result()))
 
         reading.add_callback(take)
+    except Exception as error:
+        call.fail(as_broker_error(error))
+    else:
+        call.settle_with(lambda: finished(call, output))
 
 
 def bound_error(error: BrokerError, config: ServerConfig, tool: str) -> None:

@@ -177,7 +177,9 @@ class McpServer(ProcessLink):
 
         try:
             answer = self.session.approve(request)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             self._diagnose(f"asking for approval failed, which counts as a refusal: {error!r}")
             decided(False)
         else:
@@ -268,7 +270,9 @@ class McpServer(ProcessLink):
         for watcher in self._watchers:
             try:
                 what(watcher)
-            except Exception as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
                 self._diagnose(f"a watcher failed: {error!r}")
 
     # -- tools ---------------------------------------------------------------------------------------------------------

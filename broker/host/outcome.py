@@ -57,12 +57,11 @@ class Outcome(Generic[T]):
         """Settle with what ``work`` returns or raises; an error that is none of broker's becomes an internal one."""
         try:
             value = work()
-        except BrokerError as error:
-            self.fail(error)
-        except Exception as error:
-            failure = InternalError(describe(error))
-            failure.__cause__ = error
-            self.fail(failure)
+        except BaseException as error:
+            # SystemExit or a cancellation as well: whoever waits for the outcome would wait for ever.
+            self.fail(as_broker_error(error))
+            if isinstance(error, KeyboardInterrupt):
+                raise
         else:
             self.succeed(value)
 
@@ -78,5 +77,20 @@ class Outcome(Generic[T]):
             return
         self._done, self._value, self._error = True, value, error
         callbacks, self._callbacks = self._callbacks, []
+        failure: BaseException | None = None
         for callback in callbacks:
-            callback(self)
+            try:
+                callback(self)
+            except BaseException as error:  # one caller's bug must not keep the others waiting for ever
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+
+def as_broker_error(error: BaseException) -> BrokerError:
+    """``error`` itself, or an :class:`InternalError` that it is the cause of: the host's own code raised it."""
+    if isinstance(error, BrokerError):
+        return error
+    failure = InternalError(describe(error))
+    failure.__cause__ = error
+    return failure

@@ -320,7 +320,9 @@ class Session:
         for observer in self._observers:
             try:
                 observer(notice)
-            except Exception:
+            except KeyboardInterrupt:
+                raise
+            except BaseException:
                 # A watcher's fault must not stop a state machine half-way.
                 _LOG.exception("an observer of session %s failed", self.session_id)
 

@@ -168,7 +168,9 @@ class Outbound:
         if on_settled is not None:
             try:
                 on_settled(request)
-            except Exception as cause:  # one caller's bug must not keep the others from settling
+            except KeyboardInterrupt:
+                raise
+            except BaseException as cause:  # one caller's bug must not keep the others from settling
                 self._connection.diagnose(f"on_settled of {request.method} raised {describe(cause)}")
 
     def settle_result(self, request: HostRequest, result: Any) -> None:

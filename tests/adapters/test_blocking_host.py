@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
@@ -134,6 +135,42 @@ def test_an_observer_can_be_taken_away(host: BlockingHost, rogue: Any, tmp_path:
     session.start(rogue())
     assert any(isinstance(notice, Started) for notice in second)
     assert first == []
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError()], ids=repr)
+def test_an_observer_that_would_end_the_thread_stops_nothing(
+    host: BlockingHost, rogue: Any, tmp_path: Path, error: BaseException
+) -> None:
+    def fail(notice: Any) -> None:
+        raise error
+
+    session = host.open_session(tmp_path)
+    session.add_observer(fail)
+    session.start(rogue())
+    call = session.submit("rogue", "work", {"text": "still there"})
+    assert call.result(BOUND_SECONDS).content[0].text == "still there"
+
+
+def test_an_interrupt_out_of_a_handler_does_not_end_the_hosts_thread(
+    host: BlockingHost, rogue: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = host.open_session(tmp_path)
+    session.start(rogue())
+    alpha = session.attach("alpha")
+    alpha.declare("bus.alpha.count", [])
+    alpha.subscribe("bus.alpha.count")
+    raised = threading.Event()
+
+    def stop(message: Any) -> None:
+        raised.set()
+        raise KeyboardInterrupt
+
+    alpha.deliver_to(stop)
+    alpha.publish("bus.alpha.count", {})
+    assert raised.wait(BOUND_SECONDS)
+    call = session.submit("rogue", "work", {"text": "still there"})
+    assert call.result(BOUND_SECONDS).content[0].text == "still there"
+    assert "the host's own code tried to end the thread of its loop" in caplog.messages
 
 
 def test_handlers_run_in_the_hosts_thread(host: BlockingHost, tmp_path: Path) -> None:

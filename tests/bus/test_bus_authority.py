@@ -80,6 +80,26 @@ def test_a_malformed_binding_id(alpha: Peer, beta: Peer, binding_id: Any, kind: 
         assert type(caught.value) is kind
 
 
+class Anything(str):
+    """Says that it equals everything, as a class of a plugin may; its code must not run inside the bus."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError
+
+    __ne__ = __eq__
+
+
+@pytest.mark.spec("octet.bus.binding-malformed")
+def test_a_binding_id_of_another_class_than_str_is_never_asked_what_it_equals(alpha: Peer, beta: Peer) -> None:
+    binding_id = Anything(alpha.bus.binding_id)
+    assert type(refusal(alpha, STATUS, {"summary": "x"}, binding_id=binding_id)) is InvalidParamsError
+    with pytest.raises(InvalidParamsError):
+        beta.subscribe(STATUS, binding_id=binding_id)
+
+
 def test_the_binding_is_checked_before_the_topic_and_the_payload(alpha: Peer) -> None:
     assert isinstance(refusal(alpha, "nonsense", None, binding_id="x"), CapabilityMismatchError)
     assert refusal(alpha, "bus.alpha.other", None).path is None

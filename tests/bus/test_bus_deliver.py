@@ -292,9 +292,14 @@ def test_a_keyboard_interrupt_ends_the_call_after_its_round(bus: Bus, alpha: Pee
     assert (beta.statistics().taken, beta.statistics().queued_messages) == (1, 1)
 
 
-def test_a_failing_report_stops_nothing(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "error", [RuntimeError("the report failed"), SystemExit(3), asyncio.CancelledError()], ids=repr
+)
+def test_a_failing_report_stops_nothing(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture, error: BaseException
+) -> None:
     def report(failure: HandlerFailure) -> None:
-        raise RuntimeError("the report failed")
+        raise error
 
     bus = Bus(clock=clock, on_handler_error=report)
     alpha = bus.attach("alpha")

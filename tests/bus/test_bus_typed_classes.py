@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import attrs
 import pytest
 
 from broker import Bounds, topic
 from broker.errors import UsageError
+
+T = TypeVar("T")
 
 
 class Numbered(enum.Enum):
@@ -94,6 +96,15 @@ def test_a_class_without_attrs_or_in_the_wrong_order() -> None:
         topic("bus.alpha.x")(Plain)
     with pytest.raises(UsageError, match=r"put it above @attrs\.frozen"):
         topic("bus.alpha.x")(type("Derived", (Right,), {}))
+
+
+def test_a_class_with_an_open_type_variable_is_refused() -> None:
+    with pytest.raises(UsageError, match="Open: a topic class has no open type variables"):
+
+        @topic("bus.alpha.x")
+        @attrs.frozen
+        class Open(Generic[T]):
+            a: str
 
 
 def test_an_annotation_that_cannot_be_evaluated() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
@@ -14,6 +15,7 @@ from broker.testing import ManualClock
 
 STATUS = "bus.alpha.status"
 GREEN = {"summary": "green"}
+RAISED = [ValueError("the watcher failed"), SystemExit(3), asyncio.CancelledError(), GeneratorExit()]
 
 
 # -- statistics --------------------------------------------------------------------------------------------------------
@@ -124,13 +126,14 @@ def test_listeners_hear_of_every_admission_until_they_are_removed(bus: Bus, alph
     assert len(log) == 3
 
 
+@pytest.mark.parametrize("error", RAISED, ids=repr)
 def test_a_listener_may_use_the_bus_and_a_failing_one_is_logged(
-    bus: Bus, alpha: Peer, beta: Peer, caplog: pytest.LogCaptureFixture
+    bus: Bus, alpha: Peer, beta: Peer, caplog: pytest.LogCaptureFixture, error: BaseException
 ) -> None:
     log: list[Message | None] = []
 
     def fail() -> None:
-        raise ValueError("the listener failed")
+        raise error
 
     bus.add_listener(fail)
     bus.add_listener(lambda: log.append(beta.take()))
@@ -227,13 +230,14 @@ def test_a_trace_that_publishes_for_ever_lets_publish_return(bus: Bus, alpha: Pe
     remove()
 
 
+@pytest.mark.parametrize("error", RAISED, ids=repr)
 def test_a_failing_trace_is_logged_and_the_others_are_told(
-    bus: Bus, alpha: Peer, caplog: pytest.LogCaptureFixture
+    bus: Bus, alpha: Peer, caplog: pytest.LogCaptureFixture, error: BaseException
 ) -> None:
     log: list[trace.Record] = []
 
     def fail(record: trace.Record) -> None:
-        raise ValueError("the trace failed")
+        raise error
 
     bus.add_trace(fail)
     bus.add_trace(log.append)

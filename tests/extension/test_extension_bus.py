@@ -325,6 +325,23 @@ def test_several_functions_for_one_topic(world: Any) -> None:
     assert [text for text in world.diagnostics() if text.startswith("first")] == ["first failed:", "first failed:"]
 
 
+def test_a_generator_exit_out_of_a_function_does_not_end_what_hears_of_its_topic(world: Any) -> None:
+    app, board = checker(), Extension("board", "1.0.0")
+    seen: list[str] = []
+
+    @board.on("bus.checker.report", Report)
+    async def heard(event: Event[Report]) -> None:
+        seen.append(event.value.summary)
+        raise GeneratorExit
+
+    world.add(app)
+    world.add(board)
+    world.text(app, "check", summary="a")
+    world.text(app, "check", summary="b")
+    assert seen == ["a", "b"]
+    assert [text for text in world.diagnostics() if text.startswith("heard")] == ["heard failed:", "heard failed:"]
+
+
 def test_an_event_of_another_form_is_left_out(world: Any) -> None:
     @frozen
     class Other:

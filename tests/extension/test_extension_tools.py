@@ -107,6 +107,7 @@ def test_a_result_with_everything(world: Any, app: Extension) -> None:
         (KeyError("secret value"), "tool failed: KeyError", "KeyError: 'secret value'"),
         (SystemExit(3), "tool failed: SystemExit", "SystemExit: 3"),
         (StopIteration(), "tool failed: StopIteration", "StopIteration"),
+        (GeneratorExit(), "tool failed: GeneratorExit", "GeneratorExit"),
     ],
 )
 def test_how_a_tool_fails(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
@@ -50,16 +51,22 @@ def test_flags_reach_the_process_sorted_with_defaults(memory: Any) -> None:
     assert params["flag_values"] == [{"name": "deep", "value": False}, {"name": "station", "value": "south"}]
 
 
-def test_an_observer_that_raises_stops_nothing(memory: Any, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", [ZeroDivisionError(), SystemExit(3), asyncio.CancelledError()], ids=repr)
+def test_an_observer_that_raises_stops_nothing(
+    memory: Any, caplog: pytest.LogCaptureFixture, error: BaseException
+) -> None:
+    def fail(notice: Any) -> None:
+        raise error
+
     seen: list[Any] = []
-    memory.session.add_observer(lambda notice: 1 / 0)
+    memory.session.add_observer(fail)
     memory.session.add_observer(seen.append)
     extension = memory.add(Actor, name="alpha")
     with caplog.at_level(logging.ERROR, "broker.host"):
         memory.settle(extension.start())
     assert extension.health is Health.READY
     assert seen == memory.notices
-    assert {record.exc_info[0] for record in caplog.records if record.exc_info} == {ZeroDivisionError}
+    assert {record.exc_info[0] for record in caplog.records if record.exc_info} == {type(error)}
 
 
 def test_an_observer_can_be_removed_also_by_itself(memory: Any) -> None:

@@ -120,13 +120,16 @@ class AsyncioDriver:
     def _look(self, session: Session) -> None:
         with self._pending_lock:
             self._pending.discard(session)
-        session.tick()
-        session.bus.deliver()
-        for link in session.links:
-            pump = self._pumps.get(link)
-            if pump is not None:
-                pump.flush()
-        self._arm(session)
+        try:
+            session.tick()
+            session.bus.deliver()
+        finally:
+            # A KeyboardInterrupt of a handler comes through; what waits to be written, and the deadlines, still stand.
+            for link in session.links:
+                pump = self._pumps.get(link)
+                if pump is not None:
+                    pump.flush()
+            self._arm(session)
 
     def _arm(self, session: Session) -> None:
         due = [session.next_deadline()]

@@ -119,7 +119,9 @@ class FeatureGeneration(ExtensionProcess):
         if self.services.host_context is not None:
             try:
                 host.update(self.services.host_context(self.origin()))
-            except Exception as error:  # a call goes on without what the host would have added
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # a call goes on without what the host would have added
                 self._sink_failed(error)
         context: dict[str, Any] = {"workspace": self.session.workspace, "execution_scope": "session", "host": host}
         if self.version != "0.1":
@@ -269,7 +271,9 @@ class FeatureGeneration(ExtensionProcess):
                     sink.contribute(origin, event.model.contribution)
         except CapacityError as error:
             self._diagnose(f"dropped notification {error}", source="wire")
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             self._sink_failed(error)
 
     def _notify(self, event: NoticeReceived, origin: Origin) -> None:
@@ -285,10 +289,12 @@ class FeatureGeneration(ExtensionProcess):
         if self.services.progress is not None:
             try:
                 self.services.progress.report(self.origin(event.request), event.report)
-            except Exception as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
                 self._sink_failed(error)
 
-    def _sink_failed(self, error: Exception) -> None:
+    def _sink_failed(self, error: BaseException) -> None:
         self._diagnose(f"a service failed inside the host: {describe(error)}")
 
     # -- the end -------------------------------------------------------------------------------------------------------

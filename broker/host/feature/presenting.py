@@ -51,7 +51,7 @@ def check_snapshot(snapshot: Mapping[str, Any]) -> None:
 class PresentationFeed:
     """The snapshots of one process generation. ``report`` is told what the host's service raised."""
 
-    def __init__(self, service: Presentation, clock: Clock, report: Callable[[Exception], None]) -> None:
+    def __init__(self, service: Presentation, clock: Clock, report: Callable[[BaseException], None]) -> None:
         self._service = service
         self._clock = clock
         self._report = report
@@ -91,5 +91,7 @@ class PresentationFeed:
     def _call(self, act: Callable[[], None]) -> None:
         try:
             act()
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             self._report(error)

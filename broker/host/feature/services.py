@@ -80,15 +80,17 @@ class ServiceCall:
         else:
             self._callbacks.append(callback)
 
-    def cancel(self) -> list[Exception]:
+    def cancel(self) -> list[BaseException]:
         """For the broker: nobody waits any more. Gives what the callbacks raised."""
         self._cancelled = True
         callbacks, self._callbacks = self._callbacks, []
-        raised: list[Exception] = []
+        raised: list[BaseException] = []
         for callback in callbacks:
             try:
                 callback()
-            except Exception as error:  # one service's bug must not keep the others from being told
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # one service's bug must not keep the others from being told
                 raised.append(error)
         return raised
 

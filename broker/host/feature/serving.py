@@ -109,8 +109,10 @@ class Serving:
             except BrokerError as error:
                 self._refuse(job, error)
                 return
-            except Exception as error:
+            except BaseException as error:
                 self._fail(job, error)
+                if isinstance(error, KeyboardInterrupt):
+                    raise
                 return
             if outcome is None:
                 resume = _sender(reply)
@@ -149,7 +151,7 @@ class Serving:
             self._generation.note(f"{job.incoming.method} refused: {error}")
             self._pump()
 
-    def _fail(self, job: _Job, error: Exception) -> None:
+    def _fail(self, job: _Job, error: BaseException) -> None:
         if self._end(job):
             self._generation.connection.refuse(job.incoming, InternalError(describe(error)))
             self._generation.note(f"{job.incoming.method} failed inside the host: {describe(error)}")

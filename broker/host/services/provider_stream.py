@@ -129,7 +129,9 @@ class ProviderStream:
         if self._listener is not None:
             try:
                 self._listener()
-            except Exception:
+            except KeyboardInterrupt:
+                raise
+            except BaseException:
                 # One reader's fault is not that of the process, nor of the others that wait for it.
                 _LOG.exception("the listener of provider stream %s failed", self.id)
 

@@ -231,6 +231,8 @@ class ProviderRegistry:
         for listener in self._listeners:
             try:
                 listener()
-            except Exception:
+            except KeyboardInterrupt:
+                raise
+            except BaseException:
                 # A watcher's fault must not undo a change or keep the others from hearing of it.
                 _LOG.exception("a listener of the provider registry failed")

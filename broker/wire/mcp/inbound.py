@@ -156,7 +156,9 @@ class Inbound:
         if request.on_progress is not None:
             try:
                 request.on_progress(Progress(done, total, plain(message) if type(message) is str else None))
-            except Exception as cause:  # one caller's bug must not end the connection of all
+            except KeyboardInterrupt:
+                raise
+            except BaseException as cause:  # one caller's bug must not end the connection of all
                 peer.diagnose(f"on_progress of {shown(request)} raised {type(cause).__name__}: {cause}")
 
     # -- answers -------------------------------------------------------------------------------------------------------
