@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from broker.adapters.files import write_whole
 from broker.cli.arguments import option_json
 from broker.cli.exit_codes import FAILURE, INTERRUPTED, OK, SETUP
+from broker.cli.interrupts import handled
 from broker.cli.sources import Source, load_all, load_one
 from broker.errors import SetupError, UsageError
 from broker.limits import CONFORM_ANSWER_MS, CONFORM_TOTAL_MS
@@ -85,14 +86,8 @@ def _ended_as_by_interrupt() -> Iterator[None]:
         handler = signal.getsignal(signal.SIGINT)
         (handler if callable(handler) else signal.default_int_handler)(signal.SIGINT, frame)
 
-    # One that is ignored, as nohup has it, stays so.
-    taken = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, interrupt) for number in taken}
-    try:
+    with handled((signal.SIGTERM, signal.SIGHUP), interrupt):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _check_writable(file: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final
@@ -32,11 +32,20 @@ def interrupts(ask: Callable[[], object]) -> Iterator[None]:
         asked = True
         loop.call_soon_threadsafe(ask)
 
-    # One that is ignored, as nohup and a shell's background have it, stays so.
-    taken = [number for number in _INTERRUPTS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, interrupt) for number in taken}
+    with handled(_INTERRUPTS, interrupt):
+        yield
+
+
+@contextmanager
+def handled(numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """Have ``handler`` called for these signals.
+
+    One that is ignored, as nohup and a shell's background have it, stays so.
+    """
+    taken = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handler) for number in taken}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, former in before.items():
+            signal.signal(number, former)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,8 @@ from broker import Session
 from broker.extension import Extension
 from broker.host import Outcome
 from broker.testing import HostedExtension, MemorySession
+
+sys.path.append(str(Path(__file__).parent))  # for what several tests share
 
 
 class World:

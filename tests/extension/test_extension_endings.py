@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from echo_provider import MODEL, PROVIDER
 
 from broker import Field
 from broker.errors import ExitedError, StreamError, UsageError
@@ -16,25 +17,7 @@ from broker.extension import Event, Extension, ToolFailureError
 from broker.host import HostServices
 from broker.host.services import ProviderRegistry
 from broker.testing import Faults, sent
-from broker.wire.octet.provider_models import (
-    ProviderAuthRequirement,
-    ProviderDefinition,
-    ProviderModelCapabilities,
-    ProviderModelDefinition,
-)
 from broker.wire.octet.stream_models import Finished, ProviderStreamRequest, StreamPayload, TextDelta
-
-PROVIDER = ProviderDefinition(id="echo", label="Echo", auth=ProviderAuthRequirement(kind="none"))
-MODEL = ProviderModelDefinition(
-    id="small",
-    api_name="small",
-    protocol="openai_chat",
-    context_window=100,
-    max_output_tokens=10,
-    capabilities=ProviderModelCapabilities(
-        tools=False, parallel_tool_calls=False, structured_output=False, reasoning=False
-    ),
-)
 
 
 async def await_cancelled() -> None:

@@ -7,31 +7,14 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from echo_provider import MODEL, PROVIDER
 
 from broker.errors import BrokerError, CancelledError, RemoteError, StreamError
 from broker.extension import Continue, Defer, Deny, Extension, SessionEnd, SessionStart, ToolFailureError
 from broker.host import HostServices
 from broker.host.services import ProviderRegistry, ThemeCatalogue
 from broker.wire.octet.migration_models import MigrationDetectParams, MigrationDetectResult
-from broker.wire.octet.provider_models import (
-    ProviderAuthRequirement,
-    ProviderDefinition,
-    ProviderModelCapabilities,
-    ProviderModelDefinition,
-)
 from broker.wire.octet.stream_models import Finished, ProviderStreamRequest, StreamPayload, TextDelta
-
-PROVIDER = ProviderDefinition(id="echo", label="Echo", auth=ProviderAuthRequirement(kind="none"))
-MODEL = ProviderModelDefinition(
-    id="small",
-    api_name="small",
-    protocol="openai_chat",
-    context_window=100,
-    max_output_tokens=10,
-    capabilities=ProviderModelCapabilities(
-        tools=False, parallel_tool_calls=False, structured_output=False, reasoning=False
-    ),
-)
 
 
 class Driver:
